@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * atomic.h -- the only door to atomics.
+ *
+ * Each atomic is a one-member struct, so a plain access does not compile by
+ * accident. The order is in the name: _rlx, _acq, _rel, _ar (acquire+release),
+ * _sc (sequentially consistent; used where two sides each store one thing and
+ * load the other). There is no standalone fence in weft: ThreadSanitizer cannot
+ * see one, so all order goes through the accesses themselves. At each access
+ * that orders, the call site says what it pairs with.
+ *
+ * In a build with WEFT_MODEL every access first calls weft__model_step(), which
+ * lets the checker in tests/model pick which of its threads goes next. The
+ * checker explores sequentially consistent interleavings; the weaker orders are
+ * covered by ThreadSanitizer and by the stress tests.
+ */
+#ifndef WEFT_SRC_ATOMIC_H
+#define WEFT_SRC_ATOMIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+    uint32_t raw;
+} weft__a32;
+typedef struct {
+    uint64_t raw;
+} weft__a64;
+typedef struct {
+    void *raw;
+} weft__aptr;
+
+#ifdef WEFT_MODEL
+void weft__model_step(const void *address);
+#define WEFT__STEP(p) weft__model_step(p)
+#else
+#define WEFT__STEP(p) ((void)0)
+#endif
+
+#define WEFT__AT_LOAD(p, mo)     (WEFT__STEP(p), __atomic_load_n(&(p)->raw, mo))
+#define WEFT__AT_STORE(p, v, mo) (WEFT__STEP(p), __atomic_store_n(&(p)->raw, (v), mo))
+
+#define atom_load_rlx(p) WEFT__AT_LOAD(p, __ATOMIC_RELAXED)
+#define atom_load_acq(p) WEFT__AT_LOAD(p, __ATOMIC_ACQUIRE)
+#define atom_load_sc(p)  WEFT__AT_LOAD(p, __ATOMIC_SEQ_CST)
+
+#define atom_store_rlx(p, v) WEFT__AT_STORE(p, v, __ATOMIC_RELAXED)
+#define atom_store_rel(p, v) WEFT__AT_STORE(p, v, __ATOMIC_RELEASE)
+#define atom_store_sc(p, v)  WEFT__AT_STORE(p, v, __ATOMIC_SEQ_CST)
+
+/* Read-modify-write: each returns the old value. */
+#define atom_xchg_acq(p, v)   (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQUIRE))
+#define atom_xchg_rel(p, v)   (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_RELEASE))
+#define atom_xchg_ar(p, v)    (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_xchg_sc(p, v)    (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_add_rlx(p, v)    (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_RELAXED))
+#define atom_add_ar(p, v)     (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_add_sc(p, v)     (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_sub_ar(p, v)     (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_sub_rlx(p, v)    (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_RELAXED))
+#define atom_sub_sc(p, v)     (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_or_ar(p, v)      (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_or_sc(p, v)      (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_and_ar(p, v)     (WEFT__STEP(p), __atomic_fetch_and(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+
+/* Compare and swap, strong: true when *p was *expected and is now `v`;
+ * otherwise *expected holds what was seen (acquire on failure for _ar/_sc). */
+#define atom_cas_acq(p, expected, v)                                                               \
+    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
+                                                __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+#define atom_cas_rel(p, expected, v)                                                               \
+    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
+                                                __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+#define atom_cas_ar(p, expected, v)                                                                \
+    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
+                                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+#define atom_cas_sc(p, expected, v)                                                                \
+    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
+                                                __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+
+/* A hint to the processor inside a bounded spin. */
+static inline void weft__relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sys.h -- the only door to the clock, to futex words and to the random seed.
+ * A test build replaces these functions at link time (tests/model, fault
+ * injection) without a line changed above.
+ */
+#ifndef WEFT_SRC_SYS_H
+#define WEFT_SRC_SYS_H
+
+#include "base/base.h"
+#include "base/atomic.h"
+
+/* CLOCK_MONOTONIC, ns. */
+weft_time weft__sys_now(void);
+
+/* Sleeps while *word == expected, at most until the absolute deadline
+ * (WEFT_NEVER: no limit). Returns 0 when woken, when the word differs, or for no
+ * reason at all (EINTR included): the caller looks again; -ETIMEDOUT at the
+ * deadline. A deadline in the past, WEFT_TRY included, answers -ETIMEDOUT at once. */
+int weft__sys_futex_wait(weft__a32 *word, uint32_t expected, weft_time deadline);
+
+/* Wakes at most `count` sleepers on the word. The word's memory may already be
+ * gone (a thread that left after it saw its token): only the address is used. */
+void weft__sys_futex_wake(weft__a32 *word, int count);
+
+/* 64 bits that differ between processes and calls. */
+uint64_t weft__sys_seed(void);
+
+/* xorshift64*, G. Marsaglia 2003 / S. Vigna 2014. Not for secrets; state != 0. */
+static inline uint64_t weft__rand(uint64_t *state)
+{
+    uint64_t x = *state;
+    x ^= x >> 12;
+    x ^= x << 25;
+    x ^= x >> 27;
+    *state = x;
+    return x * 2685821657736338717ULL;
+}
+
+#endif
