@@ -49,19 +49,19 @@ void weft__model_step(const void *address);
 #define atom_store_sc(p, v)  WEFT__AT_STORE(p, v, __ATOMIC_SEQ_CST)
 
 /* Read-modify-write: each returns the old value. */
-#define atom_xchg_acq(p, v)   (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQUIRE))
-#define atom_xchg_rel(p, v)   (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_RELEASE))
-#define atom_xchg_ar(p, v)    (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_xchg_sc(p, v)    (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_add_rlx(p, v)    (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_RELAXED))
-#define atom_add_ar(p, v)     (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_add_sc(p, v)     (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_sub_ar(p, v)     (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_sub_rlx(p, v)    (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_RELAXED))
-#define atom_sub_sc(p, v)     (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_or_ar(p, v)      (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_or_sc(p, v)      (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_and_ar(p, v)     (WEFT__STEP(p), __atomic_fetch_and(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_xchg_acq(p, v) (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQUIRE))
+#define atom_xchg_rel(p, v) (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_RELEASE))
+#define atom_xchg_ar(p, v)  (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_xchg_sc(p, v)  (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_add_rlx(p, v)  (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_RELAXED))
+#define atom_add_ar(p, v)   (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_add_sc(p, v)   (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_sub_ar(p, v)   (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_sub_rlx(p, v)  (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_RELAXED))
+#define atom_sub_sc(p, v)   (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_or_ar(p, v)    (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_or_sc(p, v)    (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_SEQ_CST))
+#define atom_and_ar(p, v)   (WEFT__STEP(p), __atomic_fetch_and(&(p)->raw, (v), __ATOMIC_ACQ_REL))
 
 /* Compare and swap, strong: true when *p was *expected and is now `v`;
  * otherwise *expected holds what was seen (acquire on failure for _ar/_sc). */

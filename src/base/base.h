@@ -16,14 +16,13 @@
 /* A line that two threads must not share by accident. */
 #define WEFT__CACHE_LINE 64
 
-#define weft__container(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define weft__container(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 /* A broken invariant of weft's own: say which and abort. Never for bad input. */
 _Noreturn void weft__panic(const char *file, int line, const char *what);
 
 /* Checked in every build; for what costs little and would corrupt if wrong. */
-#define WEFT__CHECK(cond)                                                                          \
-    (WEFT__LIKELY(cond) ? (void)0 : weft__panic(__FILE__, __LINE__, #cond))
+#define WEFT__CHECK(cond) (WEFT__LIKELY(cond) ? (void)0 : weft__panic(__FILE__, __LINE__, #cond))
 
 /* Checked in debug builds (and in the sanitizer builds); for the rest. */
 #ifdef WEFT_DEBUG

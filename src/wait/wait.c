@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wait.c -- the slow halves of wait.h, and the parker of a plain thread.
+ *
+ * The thread's parker sleeps on its own word through the futex shim: parked() sets
+ * PARKED, and whoever sets TOKEN afterwards wakes the address. The word lives in
+ * thread-local memory; a waker that is preempted between TOKEN and the wake call
+ * may use the address of a thread that has ended, which the kernel answers with an
+ * error or a spurious wake, and no memory is touched.
+ */
+#include "wait/wait.h"
+
+static void thread_park(weft__parker *self, weft_time deadline);
+static void thread_ready(weft__parker *p);
+static void thread_yield(weft__parker *self);
+
+static const weft__parker_ops thread_ops = {
+    .park = thread_park,
+    .ready = thread_ready,
+    .yield = thread_yield,
+};
+
+static _Thread_local weft__parker **self_slot;
+static _Thread_local weft__parker thread_parker;
+
+void weft__parker_init(weft__parker *p, const weft__parker_ops *ops)
+{
+    /* Atomic stores: parked() of a former owner of this memory may still look. */
+    atom_store_rlx(&p->cancel, 0u);
+    atom_store_rlx(&p->word, (uint32_t)WEFT__WAIT_IDLE);
+    atom_store_rlx(&p->what, NULL);
+    atom_store_rlx(&p->object, NULL);
+    p->budget = WEFT__BUDGET;
+    p->shield = 0;
+    p->ops = ops;
+    p->next_wake = NULL;
+}
+
+WEFT__NOINLINE weft__parker *weft__self(void)
+{
+    __asm__ volatile(""); /* keeps the call from being folded or hoisted */
+    weft__parker **slot = self_slot;
+    if (WEFT__LIKELY(slot && *slot))
+        return *slot;
+    if (WEFT__UNLIKELY(!thread_parker.ops))
+        weft__parker_init(&thread_parker, &thread_ops);
+    return &thread_parker;
+}
+
+WEFT__NOINLINE void weft__self_slot(weft__parker **slot)
+{
+    __asm__ volatile("");
+    self_slot = slot;
+}
+
+/* ---- A plain thread ---- */
+
+static void thread_park(weft__parker *self, weft_time deadline)
+{
+    if (!weft__parked(self))
+        return;
+    for (;;) {
+        uint32_t word = atom_load_acq(&self->word); /* pairs with weft__unpark */
+        if (word & WEFT__WAIT_TOKEN)
+            return;
+        if (weft__sys_futex_wait(&self->word, word, deadline) == -ETIMEDOUT) {
+            /* Its own claim needs no unpark: there is nobody else to wake it. */
+            if (weft__claim(self, WEFT__TIMEDOUT))
+                return;
+            deadline = WEFT_NEVER; /* claimed by another: the unpark is on its way */
+        }
+    }
+}
+
+static void thread_ready(weft__parker *p)
+{
+    weft__sys_futex_wake(&p->word, 1);
+}
+
+/* The kernel shares out threads; only the count starts again. */
+static void thread_yield(weft__parker *self)
+{
+    self->budget = WEFT__BUDGET;
+}
+
+/* ---- Slow halves ---- */
+
+bool weft__cancel(weft__parker *p)
+{
+    if (atom_xchg_sc(&p->cancel, 1u))
+        return false;
+    /* Pairs with parked(): the store above, then this load (W5). */
+    uint32_t word = atom_load_sc(&p->word);
+    if ((word & WEFT__WAIT_PHASE) == WEFT__WAIT_WAITING && !(word & WEFT__WAIT_NOCANCEL) &&
+        weft__claim(p, WEFT__CANCELED))
+        weft__unpark(p);
+    return true;
+}
+
+void weft__node_retract(const weft__waitable_ops *ops, void *object, weft__lock *lock,
+                        weft__wait_node *node)
+{
+    weft__wakes wakes = {NULL, NULL};
+    weft__acquire(lock);
+    if (weft__linked(&node->link))
+        ops->unlink_locked(object, node, &wakes);
+    weft__release(lock);
+    weft__wakes_run(&wakes);
+}
+
+int weft__wait_slow(const weft__waitable_ops *ops, void *object, weft__lock *lock,
+                    weft__wait_node *node, weft__parker *self, weft_time deadline)
+{
+    if (deadline != WEFT_NEVER && weft__sys_now() >= deadline) {
+        weft__release(lock);
+        return -ETIMEDOUT;
+    }
+    node->parker = self;
+    node->index = 0;
+    weft__wait_begin(self, ops->what, object);
+    ops->link_locked(object, node);
+    weft__release(lock);
+
+    uint32_t outcome = weft__wait_commit(self, deadline);
+    if (WEFT__LIKELY(outcome == 0))
+        return node->result;
+    weft__node_retract(ops, object, lock, node);
+    return outcome == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
+}
+
+int weft__sleep(weft_time deadline)
+{
+    weft__parker *self = weft__self();
+    int r = weft__checkpoint(self);
+    if (r)
+        return r;
+    if (deadline != WEFT_NEVER && weft__sys_now() >= deadline)
+        return 0;
+    weft__wait_begin(self, "sleep", NULL);
+    return weft__wait_commit(self, deadline) == WEFT__CANCELED ? -ECANCELED : 0;
+}
