@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * weft/runtime.h -- runtimes: what runs tasks.
+ *
+ * A runtime is an object like any other: several live in one process and do not
+ * know of each other. Its workers are threads that it starts (weft_runtime_new) or
+ * the calling thread for as long as the call lasts (weft_run).
+ *
+ * Concurrency, "-" may overlap on one runtime, "X" must not:
+ *              spawn  shutdown  free
+ *   spawn        -       -       X
+ *   shutdown     -       -       X
+ *   free         X       X       X
+ *
+ * fork(): a child inherits memory but no threads. In the child every call on an
+ * inherited runtime answers -ENXIO, weft_runtime_free only frees memory, and new
+ * runtimes work.
+ */
+#ifndef WEFT_RUNTIME_H
+#define WEFT_RUNTIME_H
+
+#include "weft/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_runtime weft_runtime;
+
+/* The body of a fiber. The result reaches whoever joins the task; by convention 0
+ * or a count is success and a negative value (errno) is failure. */
+typedef int (*weft_fn)(void *arg);
+
+/* All zero is a good default. */
+typedef struct weft_runtime_options {
+    const char *name;  /* shown in dumps and, with the worker's number, as the name of its
+                        * threads; copied, at most 11 bytes are kept; NULL: "weft" */
+    unsigned workers;  /* threads; 0: as many as the affinity mask and the cgroup's CPU quota
+                        * allow; at most 1024. weft_run always has one */
+    size_t stack_size; /* usable bytes of a fiber's stack, rounded up to pages; 0: 64 KiB */
+    size_t max_tasks;  /* tasks in flight; a spawn past it answers -EAGAIN; 0: 16,777,216 */
+    bool census;       /* fill fresh stacks with a pattern and keep the deepest use per task
+                        * name (weft_runtime_stats); costs a full touch of every stack */
+    bool keep_signals; /* do not install the SIGSEGV/SIGBUS handler that reports a stack
+                        * overflow by the fiber's name */
+    unsigned spin_us;  /* how long a worker without work looks around before it sleeps, us;
+                        * 0: chosen by the runtime */
+} weft_runtime_options;
+
+/* Creates a runtime with its own worker threads, all signals blocked in them.
+ *
+ * options  NULL for the defaults
+ * ret      set on success only; the caller owns it, weft_runtime_free ends it
+ *
+ * Returns 0; -EINVAL (ret is NULL, workers > 1024, a stack_size under 16 KiB or over
+ * 1 GiB); -ENOMEM; -EAGAIN (no more threads can be started).
+ * Callable from: any thread, any task. */
+WEFT_API WEFT_MUST_USE int weft_runtime_new(const weft_runtime_options *options,
+                                            weft_runtime **ret);
+
+/* Ends a runtime in order: no more spawns (-ESHUTDOWN), every task is cancelled,
+ * then waits until all have ended. Calling it again is harmless and waits again.
+ *
+ * deadline  absolute, ns; WEFT_TRY does not wait
+ *
+ * Returns the number of tasks still alive, 0 when all have ended; -EINVAL (NULL);
+ * -EDEADLK (called from a task of this runtime with a deadline that waits);
+ * -ENXIO (inherited through fork).
+ * Callable from: any thread, tasks of other runtimes. */
+WEFT_API int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline);
+
+/* Shuts down without a limit, joins the threads, frees everything. Task handles that
+ * are still held stay valid for weft_task_unref only. NULL is fine. Returns NULL.
+ * Callable from: any thread that is not a worker of this runtime. */
+WEFT_API weft_runtime *weft_runtime_free(weft_runtime *rt);
+
+/* Runs `fn` as a fiber of a new one-worker runtime on the calling thread, and all
+ * that it spawns, until fn has returned and every other task has ended; then frees
+ * the runtime. When fn returns, the tasks that are left are not cancelled: they
+ * finish.
+ *
+ * ret_result  what fn returned; NULL if unwanted; untouched on error
+ *
+ * Returns 0; -EINVAL (fn is NULL, bad options); -ENOMEM; -EDEADLK (called from a
+ * task: it would block its worker).
+ * Callable from: any thread outside of a task. */
+WEFT_API int weft_run(const weft_runtime_options *options, weft_fn fn, void *arg, int *ret_result);
+
+/* The runtime of the calling task, NULL outside of one.
+ * Callable from: any thread, any task. */
+WEFT_API weft_runtime *weft_runtime_current(void);
+
+/* How many workers the runtime has. Callable from: any thread, any task. */
+WEFT_API unsigned weft_runtime_workers(const weft_runtime *rt);
+
+/* Running totals since the runtime's start; they never fall. At rest
+ * spawned == finished + alive. Read without stopping anything, so figures taken
+ * under load may be apart by what happened meanwhile. */
+typedef struct weft_runtime_stats {
+    uint64_t spawned, finished, failed, cancelled; /* tasks; failed: a negative result;
+                                                    * cancelled: ended with cancellation asked */
+    uint64_t rejected;                             /* spawns refused: cap, shutdown */
+    uint64_t alive;                                /* tasks now */
+    uint64_t switches;                             /* times a task was given a worker */
+    uint64_t steals, parks, wakes;                 /* workers: tasks stolen, sleeps, wake calls */
+    uint64_t timers_armed, timers_fired;
+    uint64_t stacks, stacks_free; /* stacks that exist, and those of them in the pool */
+} weft_runtime_stats;
+
+/* Fills *ret. Returns 0 or -EINVAL. Allocates nothing.
+ * Callable from: any thread, any task. */
+WEFT_API int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret);
+
+/* Writes a table of the runtime's workers and tasks, one a line: name, state, what it
+ * waits for, the object, how long. Returns 0, -EINVAL or a write error.
+ * Callable from: any thread, any task. */
+WEFT_API int weft_runtime_dump(weft_runtime *rt, int fd);
+
+/* Gives the memory of pooled stacks beyond `keep` bytes back to the system. Returns
+ * 0 or -EINVAL. Callable from: any thread, any task. */
+WEFT_API int weft_runtime_trim(weft_runtime *rt, size_t keep);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
