@@ -31,14 +31,26 @@ typedef struct {
 } weft__aptr;
 
 #ifdef WEFT_MODEL
-void weft__model_step(const void *address);
-#define WEFT__STEP(p) weft__model_step(p)
+/* What a step does to its address; a compare-and-swap that failed only read. */
+enum { WEFT__STEP_READ = 1, WEFT__STEP_WRITE = 2, WEFT__STEP_RMW = 3 };
+void weft__model_step(const void *address, int kind, int order, const char *where);
+bool weft__model_cas(bool swapped, int order_if_not);
+#define WEFT__STEP(p, kind, mo)         weft__model_step(p, WEFT__STEP_##kind, mo, __func__)
+#define WEFT__SWAPPED(swapped, fail_mo) weft__model_cas(swapped, fail_mo)
 #else
-#define WEFT__STEP(p) ((void)0)
+#define WEFT__STEP(p, kind, mo)         ((void)0)
+#define WEFT__SWAPPED(swapped, fail_mo) (swapped)
 #endif
 
-#define WEFT__AT_LOAD(p, mo)     (WEFT__STEP(p), __atomic_load_n(&(p)->raw, mo))
-#define WEFT__AT_STORE(p, v, mo) (WEFT__STEP(p), __atomic_store_n(&(p)->raw, (v), mo))
+#define WEFT__AT_LOAD(p, mo)       (WEFT__STEP(p, READ, mo), __atomic_load_n(&(p)->raw, mo))
+#define WEFT__AT_STORE(p, v, mo)   (WEFT__STEP(p, WRITE, mo), __atomic_store_n(&(p)->raw, (v), mo))
+#define WEFT__AT_RMW(op, p, v, mo) (WEFT__STEP(p, RMW, mo), __atomic_##op##_n(&(p)->raw, (v), mo))
+#define WEFT__AT_FETCH(op, p, v, mo)                                                               \
+    (WEFT__STEP(p, RMW, mo), __atomic_fetch_##op(&(p)->raw, (v), mo))
+#define WEFT__AT_CAS(p, expected, v, mo, fail_mo)                                                  \
+    WEFT__SWAPPED((WEFT__STEP(p, RMW, mo),                                                         \
+                   __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false, mo, fail_mo)),   \
+                  fail_mo)
 
 #define atom_load_rlx(p) WEFT__AT_LOAD(p, __ATOMIC_RELAXED)
 #define atom_load_acq(p) WEFT__AT_LOAD(p, __ATOMIC_ACQUIRE)
@@ -49,34 +61,28 @@ void weft__model_step(const void *address);
 #define atom_store_sc(p, v)  WEFT__AT_STORE(p, v, __ATOMIC_SEQ_CST)
 
 /* Read-modify-write: each returns the old value. */
-#define atom_xchg_acq(p, v) (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQUIRE))
-#define atom_xchg_rel(p, v) (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_RELEASE))
-#define atom_xchg_ar(p, v)  (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_xchg_sc(p, v)  (WEFT__STEP(p), __atomic_exchange_n(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_add_rlx(p, v)  (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_RELAXED))
-#define atom_add_ar(p, v)   (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_add_sc(p, v)   (WEFT__STEP(p), __atomic_fetch_add(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_sub_ar(p, v)   (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_sub_rlx(p, v)  (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_RELAXED))
-#define atom_sub_sc(p, v)   (WEFT__STEP(p), __atomic_fetch_sub(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_or_ar(p, v)    (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_ACQ_REL))
-#define atom_or_sc(p, v)    (WEFT__STEP(p), __atomic_fetch_or(&(p)->raw, (v), __ATOMIC_SEQ_CST))
-#define atom_and_ar(p, v)   (WEFT__STEP(p), __atomic_fetch_and(&(p)->raw, (v), __ATOMIC_ACQ_REL))
+#define atom_xchg_acq(p, v) WEFT__AT_RMW(exchange, p, v, __ATOMIC_ACQUIRE)
+#define atom_xchg_rel(p, v) WEFT__AT_RMW(exchange, p, v, __ATOMIC_RELEASE)
+#define atom_xchg_ar(p, v)  WEFT__AT_RMW(exchange, p, v, __ATOMIC_ACQ_REL)
+#define atom_xchg_sc(p, v)  WEFT__AT_RMW(exchange, p, v, __ATOMIC_SEQ_CST)
+#define atom_add_rlx(p, v)  WEFT__AT_FETCH(add, p, v, __ATOMIC_RELAXED)
+#define atom_add_ar(p, v)   WEFT__AT_FETCH(add, p, v, __ATOMIC_ACQ_REL)
+#define atom_add_sc(p, v)   WEFT__AT_FETCH(add, p, v, __ATOMIC_SEQ_CST)
+#define atom_sub_ar(p, v)   WEFT__AT_FETCH(sub, p, v, __ATOMIC_ACQ_REL)
+#define atom_sub_rlx(p, v)  WEFT__AT_FETCH(sub, p, v, __ATOMIC_RELAXED)
+#define atom_sub_sc(p, v)   WEFT__AT_FETCH(sub, p, v, __ATOMIC_SEQ_CST)
+#define atom_or_ar(p, v)    WEFT__AT_FETCH(or, p, v, __ATOMIC_ACQ_REL)
+#define atom_or_sc(p, v)    WEFT__AT_FETCH(or, p, v, __ATOMIC_SEQ_CST)
+#define atom_and_ar(p, v)   WEFT__AT_FETCH(and, p, v, __ATOMIC_ACQ_REL)
 
 /* Compare and swap, strong: true when *p was *expected and is now `v`;
  * otherwise *expected holds what was seen (acquire on failure for _ar/_sc). */
 #define atom_cas_acq(p, expected, v)                                                               \
-    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
-                                                __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    WEFT__AT_CAS(p, expected, v, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)
 #define atom_cas_rel(p, expected, v)                                                               \
-    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
-                                                __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-#define atom_cas_ar(p, expected, v)                                                                \
-    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
-                                                __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-#define atom_cas_sc(p, expected, v)                                                                \
-    (WEFT__STEP(p), __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false,                 \
-                                                __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+    WEFT__AT_CAS(p, expected, v, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
+#define atom_cas_ar(p, expected, v) WEFT__AT_CAS(p, expected, v, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+#define atom_cas_sc(p, expected, v) WEFT__AT_CAS(p, expected, v, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE)
 
 /* A hint to the processor inside a bounded spin. */
 static inline void weft__relax(void)
