@@ -59,7 +59,8 @@ typedef struct weft_spawn_options {
 WEFT_API int weft_spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
                         weft_task **ret_task);
 
-/* weft_spawn on the calling task's runtime, detached, with the defaults. */
+/* weft_spawn on the calling task's runtime, detached, with the defaults.
+ * Callable from: any task. Never blocks. */
 WEFT_API int weft_go(weft_fn fn, void *arg);
 
 /* What a poll function answers: WEFT_PENDING (call me again when woken), or its
@@ -73,8 +74,8 @@ typedef int (*weft_poll_fn)(weft_task *self, void *state);
 
 /* Starts a poll task with `state_size` bytes of zeroed state, into which `init`
  * (NULL: nothing) is copied. State up to 64 bytes lies in the task itself.
- * Parameters, errors and contexts else as weft_spawn; -EINVAL also for a state_size
- * over 1 MiB. */
+ * Parameters and errors else as weft_spawn; -EINVAL also for a state_size over 1 MiB.
+ * Callable from: any thread, any task. Never blocks. */
 WEFT_API int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
                              const weft_spawn_options *options, weft_task **ret_task);
 
@@ -128,7 +129,8 @@ WEFT_API int weft_yield(void);
  * Returns 0 or -ECANCELED. Callable from: any thread, any fiber. Parks. */
 WEFT_API int weft_sleep_until(weft_time deadline);
 
-/* weft_sleep_until(weft_after(duration)). */
+/* weft_sleep_until(weft_after(duration)).
+ * Callable from: any thread, any fiber. Parks. */
 WEFT_API int weft_sleep(weft_time duration);
 
 /* Whether the calling task was asked to end (a shield does not hide it). False
