@@ -108,17 +108,35 @@ const char *preload_name(enum preload_call call)
     return (unsigned)call < PRELOAD_CALLS ? names[call] : "?";
 }
 
+static void *nothing(void *argument)
+{
+    return argument;
+}
+
+/* Makes one such call the way the program would: through the first definition. */
+static void call_once(enum preload_call call)
+{
+    if (call == PRELOAD_MALLOC) {
+        void *(*allocate)(size_t);
+        *(void **)&allocate = dlsym(RTLD_DEFAULT, "malloc");
+        free(allocate(1));
+    } else {
+        int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+        pthread_t thread;
+        *(void **)&create = dlsym(RTLD_DEFAULT, "pthread_create");
+        if (create(&thread, NULL, nothing, NULL) == 0)
+            pthread_join(thread, NULL);
+    }
+}
+
 bool preload_sees(enum preload_call call)
 {
-    if (call != PRELOAD_MALLOC)
+    if (call != PRELOAD_MALLOC && call != PRELOAD_PTHREAD_CREATE)
         return true;
-    /* volatile: the compiler may drop an allocation that nobody looks at. */
-    uint64_t before = preload_calls(call);
     struct slot saved = slots[call];
     __atomic_store_n(&slots[call].armed, 0, __ATOMIC_RELAXED);
-    void *(*volatile allocate)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
-    free(allocate(1));
-    bool seen = preload_calls(call) != before;
+    call_once(call);
+    bool seen = preload_calls(call) != saved.calls;
     slots[call] = saved;
     return seen;
 }

@@ -15,8 +15,8 @@
  * replaces it. Set rules while the calls they are about are quiet.
  *
  * The calls libc makes inside itself (malloc's own mmap, stdio's write) are not seen.
- * Under a sanitizer the allocation functions are the sanitizer's, and never seen:
- * preload_sees() says so.
+ * Under a sanitizer the allocation functions are the sanitizer's, and never seen; the
+ * thread sanitizer also starts threads past this library. preload_sees() says so.
  */
 #ifndef WEFT_TESTS_PRELOAD_H
 #define WEFT_TESTS_PRELOAD_H
@@ -76,7 +76,8 @@ uint64_t preload_calls(enum preload_call call);
 /* Calls a rule acted on, counted in the same way. */
 uint64_t preload_hits(enum preload_call call);
 
-/* Whether calls of this kind can be seen at all in this process. */
+/* Whether calls of this kind can be seen at all in this process. To find out it makes
+ * one (and for PRELOAD_PTHREAD_CREATE joins it). */
 bool preload_sees(enum preload_call call);
 
 /* The name used in WEFT_PRELOAD, "epoll_wait". */
