@@ -63,7 +63,8 @@ WEFT_API int weft_waitgroup_destroy(weft_waitgroup *wg);
  * Callable from: any thread, any task (not a signal handler). */
 WEFT_API int weft_waitgroup_add(weft_waitgroup *wg, int delta);
 
-/* weft_waitgroup_add(wg, -1). */
+/* weft_waitgroup_add(wg, -1), with its errors.
+ * Callable from: any thread, any task (not a signal handler). */
 WEFT_API int weft_waitgroup_done(weft_waitgroup *wg);
 
 /* The count at some moment during the call. NULL: 0. Callable from: anywhere. */
