@@ -32,14 +32,14 @@ typedef struct {
 
 #ifdef WEFT_MODEL
 /* What a step does to its address; a compare-and-swap that failed only read. */
-enum { WEFT__STEP_READ = 1, WEFT__STEP_WRITE = 2, WEFT__STEP_RMW = 3 };
+enum { WEFT__STEP_READ = 1, WEFT__STEP_WRITE = 2, WEFT__STEP_RMW = 3, WEFT__STEP_CAS = 19 };
 void weft__model_step(const void *address, int kind, int order, const char *where);
-bool weft__model_cas(bool swapped, int order_if_not);
-#define WEFT__STEP(p, kind, mo)         weft__model_step(p, WEFT__STEP_##kind, mo, __func__)
-#define WEFT__SWAPPED(swapped, fail_mo) weft__model_cas(swapped, fail_mo)
+bool weft__model_cas(bool swapped, int order, int order_if_not);
+#define WEFT__STEP(p, kind, mo)             weft__model_step(p, WEFT__STEP_##kind, mo, __func__)
+#define WEFT__SWAPPED(swapped, mo, fail_mo) weft__model_cas(swapped, mo, fail_mo)
 #else
-#define WEFT__STEP(p, kind, mo)         ((void)0)
-#define WEFT__SWAPPED(swapped, fail_mo) (swapped)
+#define WEFT__STEP(p, kind, mo)             ((void)0)
+#define WEFT__SWAPPED(swapped, mo, fail_mo) (swapped)
 #endif
 
 #define WEFT__AT_LOAD(p, mo)       (WEFT__STEP(p, READ, mo), __atomic_load_n(&(p)->raw, mo))
@@ -48,9 +48,9 @@ bool weft__model_cas(bool swapped, int order_if_not);
 #define WEFT__AT_FETCH(op, p, v, mo)                                                               \
     (WEFT__STEP(p, RMW, mo), __atomic_fetch_##op(&(p)->raw, (v), mo))
 #define WEFT__AT_CAS(p, expected, v, mo, fail_mo)                                                  \
-    WEFT__SWAPPED((WEFT__STEP(p, RMW, mo),                                                         \
+    WEFT__SWAPPED((WEFT__STEP(p, CAS, mo),                                                         \
                    __atomic_compare_exchange_n(&(p)->raw, (expected), (v), false, mo, fail_mo)),   \
-                  fail_mo)
+                  mo, fail_mo)
 
 #define atom_load_rlx(p) WEFT__AT_LOAD(p, __ATOMIC_RELAXED)
 #define atom_load_acq(p) WEFT__AT_LOAD(p, __ATOMIC_ACQUIRE)
