@@ -16,10 +16,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* Puts the first frame on a fresh stack and returns its stack pointer. */
-void *weft__context_frame(void *stack_low, size_t stack_size, weft__context_fn entry, void *arg);
-
-#ifndef WEFT_FIBER_UCONTEXT
+#if !defined(WEFT_FIBER_UCONTEXT) && (defined(__x86_64__) || defined(__aarch64__))
 
 extern void weft__context_begin(void); /* in assembly; not a C function */
 
@@ -79,7 +76,7 @@ int weft__context_supported(void)
 }
 
 #endif
-#endif /* !WEFT_FIBER_UCONTEXT */
+#endif /* with an assembly switch */
 
 #ifdef WEFT__ASAN
 /* The first code on a fresh stack must finish the switch that led to it. */
@@ -94,7 +91,7 @@ static void asan_entry(void *context)
 void weft__context_init(weft__context *c, void *stack_low, size_t stack_size,
                         weft__context_fn entry, void *arg)
 {
-    WEFT__ASSERT(stack_size >= 1024);
+    WEFT__ASSERT(stack_size >= 4096);
 #ifdef WEFT__ASAN
     /* The frames of the stack's last user never returned: their red zones stand. */
     __asan_unpoison_memory_region(stack_low, stack_size);

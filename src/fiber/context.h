@@ -61,7 +61,7 @@ typedef struct weft__context {
 } weft__context;
 
 /* Makes a context that, when first switched to, calls entry(arg) on the given
- * stack: `stack_low` is its lowest usable byte, `stack_size` at least 1 KiB. The
+ * stack: `stack_low` is its lowest usable byte, `stack_size` at least 4 KiB. The
  * stack must hold nothing alive. `entry` never returns (the process stops with an
  * illegal instruction if it does): it ends with weft__context_switch_final. `c`
  * must stay where it is until forgotten.
@@ -80,6 +80,10 @@ void weft__context_forget(weft__context *c);
 /* 0, or -ENOTSUP when the calling thread runs with a hardware shadow stack, which
  * the switch cannot follow. Callable from: anywhere. */
 int weft__context_supported(void);
+
+/* The machine's part: puts the first frame on a fresh stack and returns the stack
+ * pointer to resume it by. */
+void *weft__context_frame(void *stack_low, size_t stack_size, weft__context_fn entry, void *arg);
 
 /* The machine's part: saves the running flow under *save and resumes the one
  * saved as `load`. Call it only through the functions below. */
