@@ -12,6 +12,7 @@
 
 /* Linux 6.13, asm-generic/mman-common.h; not in Debian 12's headers. */
 #define GUARD_INSTALL 102
+#define NO_ADVICE     0x57eff7
 
 WEAK void *weft__map_new(size_t size)
 {
@@ -33,6 +34,12 @@ WEAK void *weft__map_new(size_t size)
 WEAK void weft__map_free(void *memory, size_t size)
 {
     WEFT__CHECK(munmap(memory, size) == 0);
+}
+
+WEAK bool weft__map_can_guard(void *memory, size_t size)
+{
+    /* No kernel knows this advice, so one that accepts it does not look. */
+    return madvise(memory, size, NO_ADVICE) != 0;
 }
 
 WEAK int weft__map_guard(void *memory, size_t size)

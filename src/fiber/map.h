@@ -15,6 +15,10 @@ void *weft__map_new(size_t size);
 /* Never fails for a range that weft__map_new returned. */
 void weft__map_free(void *memory, size_t size);
 
+/* Whether weft__map_guard's answers can be trusted: an emulator may answer 0 to any
+ * advice and do nothing (qemu-user does). The range is mapped and page-aligned. */
+bool weft__map_can_guard(void *memory, size_t size);
+
 /* Makes an access to the page-aligned range fault, without a mapping of its own.
  * 0, -ENOTSUP (kernel before 6.13), or another negative errno. Lasts until unmapped. */
 int weft__map_guard(void *memory, size_t size);

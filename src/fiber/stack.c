@@ -222,14 +222,16 @@ static bool guard_make(weft__stack_pool *p, weft__stack *st)
 {
     char *guard = (char *)st->low - p->page;
     uint32_t kind = atom_load_rlx(&p->guard);
+    if (kind == GUARD_UNKNOWN && !weft__map_can_guard(guard, p->page))
+        kind = GUARD_PROTECT;
     if (kind != GUARD_PROTECT) {
         int r = weft__map_guard(guard, p->page);
         if (r != -ENOTSUP) {
             atom_store_rlx(&p->guard, (uint32_t)GUARD_KERNEL);
             return r == 0;
         }
-        atom_store_rlx(&p->guard, (uint32_t)GUARD_PROTECT);
     }
+    atom_store_rlx(&p->guard, (uint32_t)GUARD_PROTECT);
     return weft__map_protect(guard, p->page) == 0;
 }
 

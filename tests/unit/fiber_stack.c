@@ -55,8 +55,8 @@ int weft__map_guard(void *memory, size_t size)
     return madvise(memory, size, 102) == 0 ? 0 : errno == EINVAL ? -ENOTSUP : -errno;
 }
 
-/* The sanitizers keep mappings and memory of their own. */
-#if defined(WEFT__ASAN) || defined(WEFT__TSAN)
+/* Sanitizers and emulators keep mappings and memory of their own. */
+#if defined(WEFT__ASAN) || defined(WEFT__TSAN) || defined(WEFT_TEST_EMULATED)
 enum { PLAIN = 0 };
 #else
 enum { PLAIN = 1 };
