@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -40,9 +41,9 @@ static struct slot {
 static unsigned char is_eventfd[MAX_FD];
 
 static const char *const names[PRELOAD_CALLS] = {
-    "eventfd", "eventfd_write", "epoll_create", "epoll_wait",     "epoll_ctl", "poll",
-    "socket",  "accept",        "connect",      "read",           "write",     "mmap",
-    "munmap",  "mprotect",      "madvise",      "pthread_create", "malloc",    "futex"};
+    "eventfd", "eventfd_write",  "epoll_create", "epoll_wait", "epoll_ctl", "poll",   "socket",
+    "accept",  "connect",        "read",         "write",      "mmap",      "munmap", "mprotect",
+    "madvise", "pthread_create", "malloc",       "futex_wait", "futex_wake"};
 
 static const struct {
     const char *name;
@@ -525,8 +526,16 @@ long syscall(long number, ...)
     for (int i = 0; i < 6; i++)
         a[i] = va_arg(list, long);
     va_end(list);
-    if (number == SYS_futex || number == SYS_epoll_pwait2) {
-        FAIL_OR_GO_ON(number == SYS_futex ? PRELOAD_FUTEX : PRELOAD_EPOLL_WAIT, -1)
+    enum preload_call call = PRELOAD_CALLS;
+    if (number == SYS_epoll_pwait2)
+        call = PRELOAD_EPOLL_WAIT;
+    if (number == SYS_futex) {
+        int op = (int)a[1] & FUTEX_CMD_MASK;
+        call =
+            op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET ? PRELOAD_FUTEX_WAIT : PRELOAD_FUTEX_WAKE;
+    }
+    if (call != PRELOAD_CALLS) {
+        FAIL_OR_GO_ON(call, -1)
     }
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

@@ -42,7 +42,8 @@ enum preload_call {
     PRELOAD_MADVISE,        /* madvise */
     PRELOAD_PTHREAD_CREATE, /* pthread_create */
     PRELOAD_MALLOC,         /* malloc, calloc, realloc, aligned_alloc, posix_memalign */
-    PRELOAD_FUTEX,          /* syscall(SYS_futex, ...) */
+    PRELOAD_FUTEX_WAIT,     /* syscall(SYS_futex, ...): FUTEX_WAIT, FUTEX_WAIT_BITSET */
+    PRELOAD_FUTEX_WAKE,     /* syscall(SYS_futex, ...): the rest */
     PRELOAD_CALLS
 };
 
