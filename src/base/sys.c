@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -113,6 +114,27 @@ void weft__sys_futex_wake(weft__a32 *word, int count)
 }
 
 #endif
+
+unsigned weft__sys_cpu(void)
+{
+#ifdef __linux__
+    int cpu = sched_getcpu(); /* no system call where glibc has registered rseq */
+    return cpu < 0 ? 0 : (unsigned)cpu;
+#else
+    return 0;
+#endif
+}
+
+unsigned weft__sys_cpus(void)
+{
+#ifdef __linux__
+    cpu_set_t set; /* needs neither /proc nor /sys */
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+#endif
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : (unsigned)n;
+}
 
 uint64_t weft__sys_seed(void)
 {

@@ -23,6 +23,12 @@ int weft__sys_futex_wait(weft__a32 *word, uint32_t expected, weft_time deadline)
  * gone (a thread that left after it saw its token): only the address is used. */
 void weft__sys_futex_wake(weft__a32 *word, int count);
 
+/* The processor the caller runs on, as a hint: stale at once, 0 where unknown. */
+unsigned weft__sys_cpu(void);
+
+/* Processors the process may run on, at least 1. */
+unsigned weft__sys_cpus(void);
+
 /* 64 bits that differ between processes and calls. */
 uint64_t weft__sys_seed(void);
 
