@@ -393,6 +393,27 @@ weft_time weft__wheel_next(weft__wheel *w)
     return tick_time(w, w->next_tick);
 }
 
+weft_time weft__wheel_due(const weft__wheel *w, const weft__wheel_entry *e)
+{
+    return tick_time(w, e->where == IN_HEAP ? tick_ceil(w, e->deadline) : e->u.tick);
+}
+
+size_t weft__wheel_drain(weft__wheel *w, weft__list *out, size_t max)
+{
+    size_t n = 0;
+    for (; n < max && w->count > 0; n++) {
+        weft__wheel_entry *e = w->heap;
+        if (w->levels) {
+            unsigned level = (unsigned)__builtin_ctz(w->levels);
+            unsigned slot = (unsigned)__builtin_ctzll(w->occupied[level]);
+            e = entry_of(weft__list_first(&w->slots[level][slot]));
+        }
+        weft__wheel_remove(w, e);
+        weft__list_push(out, &e->link);
+    }
+    return n;
+}
+
 /* -- the validator ------------------------------------------------------------- */
 
 static size_t check_slot(const weft__wheel *w, unsigned level, unsigned slot, uint64_t *earliest)

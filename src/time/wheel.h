@@ -11,6 +11,7 @@
 #ifndef WEFT_SRC_WHEEL_H
 #define WEFT_SRC_WHEEL_H
 
+#include "base/atomic.h"
 #include "base/list.h"
 
 #define WEFT__WHEEL_LEVELS   6
@@ -28,6 +29,9 @@ typedef struct weft__wheel_entry {
         struct weft__wheel_entry *child; /* in the overflow heap */
     } u;
     uint8_t where; /* 0 unarmed, 1..6 on level where-1, 7 in the overflow heap */
+    /* For the entry's owner, who so finds his state on the same cache line; the wheel
+     * does not look at it. */
+    weft__a32 owner;
 } weft__wheel_entry;
 
 /* About 6 KiB, embeddable; the fields are wheel.c's, except `count`. */
@@ -82,6 +86,12 @@ size_t weft__wheel_advance(weft__wheel *w, weft_time now, weft__list *due, size_
  * then the start of the slot. Never later than the earliest entry's due time;
  * may lie in the past. */
 weft_time weft__wheel_next(weft__wheel *w);
+
+/* When an armed entry is due: its deadline rounded up to a tick. */
+weft_time weft__wheel_due(const weft__wheel *w, const weft__wheel_entry *e);
+
+/* Takes out up to `max` entries, due or not, in no order; returns how many. For closing. */
+size_t weft__wheel_drain(weft__wheel *w, weft__list *out, size_t max);
 
 /* Walks every list, bitmap and count and aborts at the first that is wrong. For tests. */
 void weft__wheel_check(const weft__wheel *w);

@@ -17,7 +17,11 @@
 #endif
 #endif
 #ifndef SLOWER
+#ifdef WEFT_DEBUG
+#define SLOWER 4
+#else
 #define SLOWER 1
+#endif
 #endif
 
 #define MODEL_MAX 512
