@@ -208,7 +208,8 @@ WEFT_API int weft_timer_init(weft_timer *timer, weft_timer_context *context, wef
  * Callable from: any thread, also in callbacks; a timer that is polled: by its task. */
 WEFT_API int weft_timer_arm(weft_timer *timer, weft_time deadline);
 
-/* weft_timer_arm at the service's clock plus `delay` ns (under 0: 0). Errors as there. */
+/* weft_timer_arm at the service's clock plus `delay` ns (under 0: 0). Errors as there.
+ * Callable from: as weft_timer_arm. */
 WEFT_API int weft_timer_arm_after(weft_timer *timer, weft_time delay);
 
 /* What an interval does when an expiry is delivered late: */
