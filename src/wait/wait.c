@@ -87,7 +87,7 @@ static void thread_yield(weft__parker *self)
 
 bool weft__cancel(weft__parker *p)
 {
-    if (atom_xchg_sc(&p->cancel, 1u))
+    if (atom_or_sc(&p->cancel, (uint32_t)WEFT__CANCEL) & WEFT__CANCEL)
         return false;
     /* Pairs with parked(): the store above, then this load (W5). */
     uint32_t word = atom_load_sc(&p->word);

@@ -37,7 +37,8 @@
  * Who may touch what
  *   word       begin: owner, plain store (nobody can claim a wait that is not
  *              WAITING). claim, unpark: any thread. parked: the owner's scheduler.
- *   cancel     set by any thread, never cleared while the parker lives
+ *   cancel     CANCEL set by any thread, NOPARK at init; never cleared while the
+ *              parker lives
  *   budget, shield   owner only
  *   next_wake  the claimer, between claim and unpark
  *   node       under the lock of its waitable, except payload and result, which
@@ -74,6 +75,12 @@ enum {
 #define WEFT__FIRED_MAX 0xfffff0u
 #define WEFT__TIMEDOUT  0xfffffeu
 #define WEFT__CANCELED  0xffffffu
+
+/* Bits of a parker's `cancel`. */
+enum {
+    WEFT__CANCEL = 1, /* requested; sticky */
+    WEFT__NOPARK = 2, /* a poll task: it cannot suspend inside a call */
+};
 
 /* How many operations that did not have to wait a task may do before it yields. */
 #define WEFT__BUDGET 128
@@ -116,13 +123,19 @@ void weft__parker_init(weft__parker *p, const weft__parker_ops *ops);
 /* ---- The waiter's side ---- */
 
 /* Run by every call that may block, before it tries, unless its deadline is
- * WEFT_TRY: 0, or -ECANCELED when the task is cancelled and not shielded. */
+ * WEFT_TRY: 0, -ECANCELED when the task is cancelled and not shielded, or -EPERM in
+ * a poll function. */
 static inline int weft__checkpoint(weft__parker *self)
 {
     if (WEFT__UNLIKELY(--self->budget < 0))
         self->ops->yield(self);
-    if (WEFT__UNLIKELY(atom_load_rlx(&self->cancel)) && !self->shield)
-        return -ECANCELED;
+    uint32_t cancel = atom_load_rlx(&self->cancel);
+    if (WEFT__UNLIKELY(cancel)) {
+        if (cancel & WEFT__NOPARK)
+            return -EPERM;
+        if (!self->shield)
+            return -ECANCELED;
+    }
     return 0;
 }
 
@@ -184,7 +197,8 @@ static inline bool weft__parked(weft__parker *p)
     if (word & WEFT__WAIT_TOKEN)
         return false;
     /* Pairs with weft__cancel: one of the two sees the other (W5). */
-    if (WEFT__UNLIKELY(!(word & WEFT__WAIT_NOCANCEL) && atom_load_sc(&p->cancel)) &&
+    if (WEFT__UNLIKELY(!(word & WEFT__WAIT_NOCANCEL) &&
+                       (atom_load_sc(&p->cancel) & WEFT__CANCEL)) &&
         weft__claim(p, WEFT__CANCELED))
         weft__unpark(p);
     return true;
