@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * ready.c -- where a task goes that is ready and in no queue.
+ *
+ * On a worker of its runtime: a task just woken or spawned takes the `next` place,
+ * for what it needs is warm in this core's cache, and pushes the former occupant into
+ * the queue; whatever lands in a place that thieves can see is followed by a notify.
+ * From anywhere else: the shared queue, then a notify.
+ */
+#include "sched/worker.h"
+
+void weft__wake_sleeper(struct weft_runtime *rt, weft__sleeper *s)
+{
+    bool in_driver = s->last_choice;  /* its own again once it sees `notified` */
+    atom_store_rel(&s->notified, 1u); /* pairs with the acquire load in sleep.c */
+    if (in_driver) {
+        weft__driver *driver = atom_load_acq(&rt->driver);
+        driver->ops->wake(driver);
+    } else {
+        weft__sys_futex_wake(&s->notified, 1);
+    }
+}
+
+void weft__notify(struct weft_runtime *rt)
+{
+    weft__sleeper *s = weft__idle_pick(&rt->idle);
+    if (WEFT__UNLIKELY(s != NULL)) {
+        weft__worker *w = weft__worker_self();
+        if (w && w->rt == rt)
+            weft__count(&w->wakes);
+        weft__wake_sleeper(rt, s);
+    }
+}
+
+/* ---- Shared queues ---- */
+
+static void inject(weft__inject *q, weft__fifo *tasks, uint32_t count)
+{
+    weft__acquire(&q->lock);
+    weft__fifo_splice(&q->fifo, tasks);
+    atom_store_sc(&q->count, atom_load_rlx(&q->count) + count); /* step 1 of idle.h */
+    weft__release(&q->lock);
+}
+
+static void inject_one(weft__inject *q, weft_task *t)
+{
+    weft__fifo one;
+    weft__fifo_init(&one);
+    weft__fifo_push(&one, &t->run);
+    inject(q, &one, 1);
+}
+
+weft_task *weft__inject_pop(weft__inject *q)
+{
+    if (WEFT__LIKELY(atom_load_rlx(&q->count) == 0))
+        return NULL;
+    weft__acquire(&q->lock);
+    weft__slink *l = weft__fifo_pop(&q->fifo);
+    if (l)
+        atom_store_rlx(&q->count, atom_load_rlx(&q->count) - 1);
+    weft__release(&q->lock);
+    return l ? weft__task_of_run(l) : NULL;
+}
+
+/* ---- Into a worker's own queue ---- */
+
+/* The ring is full: half of it and `t` go to the shared queue. */
+static void overflow(weft__worker *w, weft_task *t)
+{
+    void *batch[WEFT__RUNQ_SIZE / 2];
+    weft__fifo out;
+    weft__fifo_init(&out);
+    uint32_t n = weft__runq_grab(&w->runq, batch, WEFT__RUNQ_SIZE / 2);
+    for (uint32_t i = 0; i < n; i++)
+        weft__fifo_push(&out, &((weft_task *)batch[i])->run);
+    weft__fifo_push(&out, &t->run);
+    inject(&w->rt->inject, &out, n + 1);
+}
+
+static void queue(weft__worker *w, weft_task *t)
+{
+    if (w->solo) {
+        weft__fifo_push(&w->fifo, &t->run);
+        return;
+    }
+    if (WEFT__UNLIKELY(!weft__runq_push(&w->runq, t)))
+        overflow(w, t);
+    if (w->current) /* the main flow notifies once, when it has looked around */
+        weft__notify(w->rt);
+}
+
+/* `t` is next; who was next is queued. */
+static void put_next(weft__worker *w, weft_task *t)
+{
+    void *old = atom_load_rlx(&w->next);
+    if (w->solo || !old)
+        atom_store_rel(&w->next, t); /* pairs with a watcher's exchange */
+    else
+        old = atom_xchg_ar(&w->next, t);
+    if (old)
+        queue(w, old);
+}
+
+/* Pinned tasks and those of high priority have places of their own; true: done. */
+static bool special(struct weft_runtime *rt, weft__worker *w, weft_task *t)
+{
+    if (WEFT__LIKELY(!(t->flags & (WEFT_PINNED | WEFT_HIGH))))
+        return false;
+    if (t->flags & WEFT_PINNED) {
+        weft__worker *home = &rt->worker[t->home];
+        if (home == w) {
+            weft__fifo_push(&w->pinned, &t->run);
+            return true;
+        }
+        weft__acquire(&home->inbox_lock);
+        weft__fifo_push(&home->inbox, &t->run);
+        atom_store_sc(&home->inbox_count, atom_load_rlx(&home->inbox_count) + 1);
+        weft__release(&home->inbox_lock);
+        if (weft__idle_pick_this(&rt->idle, &home->sleeper))
+            weft__wake_sleeper(rt, &home->sleeper);
+        return true;
+    }
+    inject_one(&rt->high, t);
+    weft__notify(rt);
+    return true;
+}
+
+void weft__ready_woken(weft_task *t)
+{
+    struct weft_runtime *rt = t->rt;
+    weft__worker *w = weft__worker_self();
+    if (w && w->rt != rt)
+        w = NULL;
+    if (special(rt, w, t))
+        return;
+    if (!w) {
+        inject_one(&rt->inject, t);
+        weft__notify(rt);
+    } else if (w->current) {
+        put_next(w, t);
+    } else {
+        queue(w, t);
+    }
+}
+
+void weft__ready_spawned(weft__worker *w, weft_task *t)
+{
+    if (!special(w->rt, w, t))
+        put_next(w, t);
+}
+
+void weft__ready_tail(weft__worker *w, weft_task *t)
+{
+    if (!special(w->rt, w, t))
+        queue(w, t);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * runtime.c -- weft/runtime.h: making, draining and ending a runtime.
+ *
+ * Shutdown in steps: 1 `closing` turns spawns away (a spawn from outside counts itself
+ * before it looks, so either it sees `closing` or the count sees it); 2 every task is
+ * cancelled; 3 the caller waits on `drained`, which a worker wakes that goes to sleep
+ * and finds nothing alive. Free then sets `stop`, wakes every sleeper, joins.
+ *
+ * A forked child has the memory but no worker: a page that the kernel wipes on fork
+ * tells, at the price of one load, in which of the two we are.
+ */
+#include "sched/cpus.h"
+#include "sched/worker.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+#define MAX_WORKERS   1024u
+#define DEFAULT_TASKS ((size_t)1 << 24)
+
+/* ---- Making ---- */
+
+static const unsigned char *alive_page_new(void)
+{
+    unsigned char *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return NULL;
+    madvise(page, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK); /* older kernels: no check */
+    *page = 1;
+    return page;
+}
+
+static void runtime_destroy(struct weft_runtime *rt)
+{
+    weft__driver *driver = atom_load_acq(&rt->driver);
+    if (driver)
+        driver->ops->free(driver);
+    for (unsigned i = 0; rt->worker && i < rt->workers; i++)
+        weft__worker_fini(&rt->worker[i]);
+    weft__free(rt->worker);
+    rt->worker = NULL;
+    if (rt->overflow_report)
+        weft__overflow_uninstall();
+    weft__stack_pool_free(rt->stacks);
+    if (rt->alive_page)
+        munmap((void *)(uintptr_t)rt->alive_page, (size_t)sysconf(_SC_PAGESIZE));
+    /* Slots that a handle still holds keep the depot, and so the runtime, in memory. */
+    weft__acquire(&rt->depot.lock);
+    bool held = rt->depot.slots != rt->depot.free_count;
+    rt->orphaned = held;
+    weft__release(&rt->depot.lock);
+    if (!held) {
+        weft__task_depot_fini(&rt->depot);
+        weft__free(rt);
+    }
+}
+
+void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t)
+{
+    weft__acquire(&rt->depot.lock);
+    t->run.next = rt->depot.free;
+    rt->depot.free = &t->run;
+    rt->depot.free_count++;
+    bool last = rt->orphaned && rt->depot.slots == rt->depot.free_count;
+    weft__release(&rt->depot.lock);
+    if (last) {
+        weft__task_depot_fini(&rt->depot);
+        weft__free(rt);
+    }
+}
+
+static int runtime_create(const weft_runtime_options *options, unsigned workers,
+                          struct weft_runtime **ret)
+{
+    static const weft_runtime_options defaults;
+    const weft_runtime_options *o = options ? options : &defaults;
+    if (workers > MAX_WORKERS || (o->stack_size && o->stack_size < WEFT__STACK_MIN))
+        return -EINVAL;
+    struct weft_runtime *rt = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *rt);
+    if (!rt)
+        return -ENOMEM;
+    memset(rt, 0, sizeof *rt);
+    rt->workers = workers;
+    rt->solo = workers == 1;
+    rt->census = o->census;
+    rt->max_tasks = o->max_tasks;
+    snprintf(rt->name, sizeof rt->name, "%.11s", o->name ? o->name : "weft");
+    weft__idle_init(&rt->idle);
+    weft__task_depot_init(&rt->depot, o->max_tasks ? SIZE_MAX : DEFAULT_TASKS);
+    weft__list_init(&rt->drained);
+    atom_store_rlx(&rt->keeper_until, (uint64_t)INT64_MIN);
+    int r = weft__stack_pool_new(o->stack_size, &rt->stacks);
+    if (r) {
+        weft__free(rt);
+        return r;
+    }
+    rt->alive_page = alive_page_new();
+    rt->worker = weft__aligned_alloc(WEFT__CACHE_LINE, workers * sizeof *rt->worker);
+    rt->overflow_report = !o->keep_signals && weft__overflow_install() == 0;
+    if (!rt->alive_page || !rt->worker) {
+        rt->workers = 0;
+        runtime_destroy(rt);
+        return -ENOMEM;
+    }
+    for (unsigned i = 0; i < workers; i++)
+        weft__worker_init(&rt->worker[i], rt, i);
+    *ret = rt;
+    return 0;
+}
+
+static void worker_run(weft__worker *w)
+{
+    bool reports = w->rt->overflow_report && weft__overflow_enter_thread(w->rt->stacks) == 0;
+    weft__worker_loop(w);
+    if (reports)
+        weft__overflow_leave_thread();
+}
+
+static void *worker_thread(void *arg)
+{
+    weft__worker *w = arg;
+    char name[16];
+    snprintf(name, sizeof name, "%s/%u", w->rt->name, w->number);
+    pthread_setname_np(pthread_self(), name);
+    worker_run(w);
+    return NULL;
+}
+
+static void stop_workers(struct weft_runtime *rt, unsigned started)
+{
+    atom_store_sc(&rt->stop, 1u);
+    for (unsigned i = 0; i < started; i++)
+        if (weft__idle_pick_this(&rt->idle, &rt->worker[i].sleeper))
+            weft__wake_sleeper(rt, &rt->worker[i].sleeper);
+    for (unsigned i = 0; i < started; i++)
+        pthread_join(rt->worker[i].thread, NULL);
+}
+
+int weft_runtime_new(const weft_runtime_options *options, weft_runtime **ret)
+{
+    struct weft_runtime *rt;
+    if (!ret)
+        return -EINVAL;
+    unsigned workers = options && options->workers ? options->workers : weft__cpus(NULL);
+    int r = runtime_create(options, workers, &rt);
+    if (r)
+        return r;
+    /* The threads take no part in the host's signals; the two that report a stack
+     * overflow are synchronous and opened by weft__overflow_enter_thread. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    unsigned started = 0;
+    while (started < workers && !r) {
+        r = -pthread_create(&rt->worker[started].thread, NULL, worker_thread, &rt->worker[started]);
+        started += r == 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r) {
+        stop_workers(rt, started);
+        runtime_destroy(rt);
+        return r;
+    }
+    *ret = rt;
+    return 0;
+}
+
+/* ---- weft_run ---- */
+
+struct run_main {
+    weft_fn fn;
+    void *arg;
+    int result;
+};
+
+static int run_main(void *arg)
+{
+    struct run_main *m = arg;
+    m->result = m->fn(m->arg);
+    return m->result;
+}
+
+int weft_run(const weft_runtime_options *options, weft_fn fn, void *arg, int *ret_result)
+{
+    struct weft_runtime *rt;
+    struct run_main m = {fn, arg, 0};
+    if (!fn)
+        return -EINVAL;
+    if (weft__worker_self())
+        return -EDEADLK;
+    int r = runtime_create(options, 1, &rt);
+    if (r)
+        return r;
+    rt->until_done = true;
+    r = weft_spawn(rt, run_main, &m, &(weft_spawn_options){.name = "main"}, NULL);
+    if (r == 0)
+        worker_run(&rt->worker[0]);
+    runtime_destroy(rt);
+    if (r == 0 && ret_result)
+        *ret_result = m.result;
+    return r;
+}
+
+/* ---- Draining ---- */
+
+static int drained_try(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)n;
+    (void)wakes;
+    return weft__alive(object) ? -EAGAIN : 0;
+}
+
+static void drained_link(void *object, weft__wait_node *n)
+{
+    weft__list_push(&((struct weft_runtime *)object)->drained, &n->link);
+}
+
+static void drained_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)object;
+    (void)wakes;
+    weft__list_remove(&n->link);
+}
+
+static const weft__waitable_ops drained_ops = {"shutdown", drained_try, drained_link,
+                                               drained_unlink};
+
+/* By a worker that found no work; the seq-cst accesses of going to sleep and of
+ * `closing` see to it that the last worker or the shutdown itself sees zero. */
+void weft__drained_check(struct weft_runtime *rt)
+{
+    if (WEFT__LIKELY(!atom_load_sc(&rt->closing)) || weft__alive(rt))
+        return;
+    weft__wakes wakes = {NULL, NULL};
+    weft__acquire(&rt->drained_lock);
+    for (weft__link *l; (l = weft__list_pop(&rt->drained)) != NULL;) {
+        weft__wait_node *n = weft__container(l, weft__wait_node, link);
+        if (weft__node_claim(n, 0))
+            weft__wakes_add(&wakes, n->parker);
+    }
+    weft__release(&rt->drained_lock);
+    weft__wakes_run(&wakes);
+}
+
+static void cancel_one(weft_task *t, void *arg)
+{
+    (void)arg;
+    weft__cancel(&t->parker);
+}
+
+int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline)
+{
+    if (!rt)
+        return -EINVAL;
+    if (!*rt->alive_page)
+        return -ENXIO;
+    weft__worker *w = weft__worker_self();
+    if (w && w->rt == rt && deadline != WEFT_TRY)
+        return -EDEADLK;
+    atom_store_sc(&rt->closing, 1u);
+    weft__task_each(&rt->depot, cancel_one, NULL);
+    weft__wait_node n = {0};
+    /* A spawn that was under way while we cancelled may have brought one more. */
+    for (;;) {
+        weft_time soon = weft_after(20 * WEFT_MSEC);
+        weft_time until = deadline == WEFT_TRY || deadline < soon ? deadline : soon;
+        int r = weft__wait_on(&drained_ops, rt, &rt->drained_lock, &n, until);
+        if (r == 0)
+            return 0;
+        if (r == -ECANCELED || until == deadline) {
+            uint64_t left = weft__alive(rt);
+            return left > INT32_MAX ? INT32_MAX : (int)left;
+        }
+        weft__task_each(&rt->depot, cancel_one, NULL);
+    }
+}
+
+weft_runtime *weft_runtime_free(weft_runtime *rt)
+{
+    if (!rt)
+        return NULL;
+    weft__worker *w = weft__worker_self();
+    WEFT__CHECK(!w || w->rt != rt); /* a worker cannot join itself */
+    if (*rt->alive_page) {
+        while (weft_runtime_shutdown(rt, WEFT_NEVER) != 0) {
+            /* The caller is a cancelled task: shielded, for this must not be left half done. */
+            weft__self()->shield++;
+            int left = weft_runtime_shutdown(rt, WEFT_NEVER);
+            weft__self()->shield--;
+            if (left == 0)
+                break;
+        }
+        stop_workers(rt, rt->workers);
+    }
+    runtime_destroy(rt);
+    return NULL;
+}
+
+/* ---- Reading ---- */
+
+unsigned weft_runtime_workers(const weft_runtime *rt)
+{
+    return rt ? rt->workers : 0;
+}
+
+int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret)
+{
+    if (!rt || !ret)
+        return -EINVAL;
+    weft_runtime_stats s = {0};
+    uint64_t refused = atom_load_acq(&rt->refused_outside);
+    for (unsigned i = 0; i < rt->workers; i++) {
+        weft__worker *w = &rt->worker[i];
+        s.finished += atom_load_acq(&w->finished);
+        s.failed += atom_load_rlx(&w->failed);
+        s.cancelled += atom_load_rlx(&w->cancelled);
+        s.switches += atom_load_rlx(&w->tick);
+        s.steals += atom_load_rlx(&w->steals);
+        s.parks += atom_load_rlx(&w->parks);
+        s.wakes += atom_load_rlx(&w->wakes);
+        s.timers_armed += atom_load_rlx(&w->armed);
+        s.timers_fired += atom_load_rlx(&w->fired);
+    }
+    s.spawned = atom_load_acq(&rt->spawned_outside) - refused;
+    for (unsigned i = 0; i < rt->workers; i++)
+        s.spawned += atom_load_acq(&rt->worker[i].spawned);
+    s.rejected = atom_load_rlx(&rt->rejected);
+    s.alive = s.spawned - s.finished;
+    weft__stack_stats stacks;
+    weft__stack_pool_stats(rt->stacks, &stacks);
+    s.stacks = stacks.stacks_used + stacks.stacks_free;
+    s.stacks_free = stacks.stacks_free;
+    *ret = s;
+    return 0;
+}
+
+int weft_runtime_trim(weft_runtime *rt, size_t keep)
+{
+    if (!rt)
+        return -EINVAL;
+    weft__stack_pool_trim(rt->stacks, keep);
+    return 0;
+}

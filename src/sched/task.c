@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * task.c -- weft/task.h: spawn, join, cancel, references, and a task's end.
+ *
+ * Counting: a worker counts what it spawns and ends, alone and without
+ * read-modify-writes; spawns from outside count in the runtime. alive() reads all ends
+ * before all spawns, so that a sum of zero is exact: no task was alive in between.
+ */
+#include "sched/worker.h"
+
+#include <sched.h>
+
+/* ---- Counting ---- */
+
+uint64_t weft__alive(struct weft_runtime *rt)
+{
+    uint64_t ended = atom_load_sc(&rt->refused_outside);
+    for (unsigned i = 0; i < rt->workers; i++)
+        ended += atom_load_sc(&rt->worker[i].finished);
+    uint64_t spawned = atom_load_sc(&rt->spawned_outside);
+    for (unsigned i = 0; i < rt->workers; i++)
+        spawned += atom_load_sc(&rt->worker[i].spawned);
+    return spawned - ended;
+}
+
+/* ---- Spawn ---- */
+
+/* The state of one call, inside (a task of rt on worker w) or outside (w NULL). */
+static int admit(struct weft_runtime *rt, weft__worker *w)
+{
+    if (!w)
+        atom_add_sc(&rt->spawned_outside, 1); /* counted first: shutdown sees it or we see it */
+    int r = 0;
+    if (WEFT__UNLIKELY(atom_load_sc(&rt->closing)))
+        r = -ESHUTDOWN;
+    else if (rt->max_tasks && atom_add_ar(&rt->inflight, 1) >= rt->max_tasks) {
+        atom_sub_ar(&rt->inflight, 1);
+        r = -EAGAIN;
+    }
+    return r;
+}
+
+static void refuse(struct weft_runtime *rt, weft__worker *w)
+{
+    if (!w)
+        atom_add_sc(&rt->refused_outside, 1);
+    atom_add_rlx(&rt->rejected, 1);
+}
+
+static weft_task *task_new(struct weft_runtime *rt, weft__worker *w, int *error)
+{
+    weft_task *t = w ? weft__task_cache_take(&w->tasks, &rt->depot, error)
+                     : weft__task_take(&rt->depot, error);
+    if (WEFT__UNLIKELY(!t) && rt->max_tasks)
+        atom_sub_ar(&rt->inflight, 1);
+    return t;
+}
+
+static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
+                      const weft_spawn_options *options, unsigned flags)
+{
+    weft__parker_init(&t->parker, &weft__task_ops);
+    t->rt = rt;
+    t->name = options ? options->name : NULL;
+    t->flags = flags | (options ? options->flags : 0);
+    t->timer.where = 0;
+    t->timed = NULL;
+    t->result = 0;
+    t->home = 0;
+    atom_store_rlx(&t->done, 0u);
+    if (flags & WEFT__TASK_HANDLE) {
+        weft__list_init(&t->joiners);
+        weft__lock_init(&t->lock);
+        atom_store_rlx(&t->refs, 2u); /* the handle, and the running task itself */
+    }
+    if (w) {
+        uint64_t n = atom_load_rlx(&w->spawned) + 1;
+        t->id = (uint64_t)(w->number + 1) << 48 | n;
+        atom_store_rlx(&t->since, (uint64_t)w->now);
+        t->home = w->number;
+        atom_store_rel(&w->spawned, n);
+    } else {
+        t->id = atom_add_rlx(&rt->next_id, 1) + 1;
+        atom_store_rlx(&t->since, (uint64_t)weft__sys_now());
+        t->home = (uint32_t)(t->id % rt->workers);
+    }
+    atom_store_rel(&t->live, 1u); /* pairs with weft__task_each */
+}
+
+/* The common beginning: arguments, admission, a slot. */
+static int spawn_begin(weft_runtime **rt, const weft_spawn_options *options, weft__worker **ret_w,
+                       weft_task **ret)
+{
+    weft__worker *w = weft__worker_self();
+    if (w && !w->current)
+        w = NULL;
+    if (!*rt) {
+        if (!w)
+            return -EINVAL;
+        *rt = w->rt;
+    }
+    if (w && w->rt != *rt)
+        w = NULL;
+    if (options && (options->flags & ~(unsigned)(WEFT_PINNED | WEFT_HIGH)))
+        return -EINVAL;
+    if (WEFT__UNLIKELY(!*(*rt)->alive_page))
+        return -ENXIO;
+    int r = admit(*rt, w);
+    if (!r)
+        *ret = task_new(*rt, w, &r);
+    if (WEFT__UNLIKELY(r)) {
+        refuse(*rt, w);
+        return r;
+    }
+    *ret_w = w;
+    return 0;
+}
+
+static void spawn_commit(struct weft_runtime *rt, weft__worker *w, weft_task *t,
+                         weft_task **ret_task)
+{
+    if (ret_task)
+        *ret_task = t;
+    if (w)
+        weft__ready_spawned(w, t);
+    else
+        weft__ready_woken(t);
+    (void)rt;
+}
+
+int weft_spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
+               weft_task **ret_task)
+{
+    weft__worker *w;
+    weft_task *t = NULL;
+    if (!fn)
+        return -EINVAL;
+    int r = spawn_begin(&rt, options, &w, &t);
+    if (r)
+        return r;
+    t->body.fiber = fn;
+    t->u.f.arg = arg;
+    t->u.f.strand = NULL;
+    task_init(t, rt, w, options, ret_task ? WEFT__TASK_HANDLE : 0);
+    spawn_commit(rt, w, t, ret_task);
+    return 0;
+}
+
+int weft_go(weft_fn fn, void *arg)
+{
+    return weft_spawn(NULL, fn, arg, NULL, NULL);
+}
+
+int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
+                    const weft_spawn_options *options, weft_task **ret_task)
+{
+    weft__worker *w;
+    weft_task *t = NULL;
+    void *box = NULL;
+    if (!fn || state_size > (1u << 20))
+        return -EINVAL;
+    if (state_size > WEFT__POLL_INLINE && !(box = weft__calloc(1, state_size)))
+        return -ENOMEM;
+    int r = spawn_begin(&rt, options, &w, &t);
+    if (r) {
+        weft__free(box);
+        return r;
+    }
+    void *state = box ? box : t->u.state;
+    if (!box)
+        memset(state, 0, WEFT__POLL_INLINE);
+    if (init && state_size)
+        memcpy(state, init, state_size);
+    if (box)
+        t->u.box = box;
+    t->body.poll = fn;
+    task_init(t, rt, w, options,
+              WEFT__TASK_POLL | (box ? WEFT__TASK_BOXED : 0) | (ret_task ? WEFT__TASK_HANDLE : 0));
+    atom_store_rlx(&t->parker.cancel, (uint32_t)WEFT__NOPARK);
+    spawn_commit(rt, w, t, ret_task);
+    return 0;
+}
+
+/* ---- Join ---- */
+
+static int join_try(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    weft_task *t = object;
+    (void)n;
+    (void)wakes;
+    return atom_load_rlx(&t->done) ? 0 : -EAGAIN;
+}
+
+static void join_link(void *object, weft__wait_node *n)
+{
+    weft__list_push(&((weft_task *)object)->joiners, &n->link);
+}
+
+static void join_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)object;
+    (void)wakes;
+    weft__list_remove(&n->link);
+}
+
+static const weft__waitable_ops join_ops = {"join", join_try, join_link, join_unlink};
+
+int weft_task_join(weft_task *t, weft_time deadline, int *ret_result)
+{
+    if (!t)
+        return -EINVAL;
+    if (weft_task_self() == t)
+        return -EDEADLK;
+    weft__wait_node n = {0};
+    int r = weft__wait_on(&join_ops, t, &t->lock, &n, deadline);
+    if (r == 0 && ret_result)
+        *ret_result = t->result;
+    return r;
+}
+
+static void wake_joiners(weft_task *t)
+{
+    weft__wakes wakes = {NULL, NULL};
+    weft__acquire(&t->lock);
+    atom_store_rel(&t->done, 1u); /* pairs with weft_task_done: the result is there */
+    for (weft__link *l; (l = weft__list_pop(&t->joiners)) != NULL;) {
+        weft__wait_node *n = weft__container(l, weft__wait_node, link);
+        if (weft__node_claim(n, 0))
+            weft__wakes_add(&wakes, n->parker);
+    }
+    weft__release(&t->lock);
+    weft__wakes_run(&wakes);
+}
+
+/* ---- The end ---- */
+
+void weft__task_end(weft__worker *w, weft_task *t, int result)
+{
+    t->result = result;
+    if (WEFT__UNLIKELY(result < 0))
+        weft__count(&w->failed);
+    if (WEFT__UNLIKELY(atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL))
+        weft__count(&w->cancelled);
+    if (t->flags & WEFT__TASK_BOXED) {
+        weft__free(t->u.box);
+        t->flags &= ~(unsigned)WEFT__TASK_BOXED;
+    }
+    if (t->rt->max_tasks)
+        atom_sub_ar(&t->rt->inflight, 1);
+    if (t->flags & WEFT__TASK_HANDLE)
+        wake_joiners(t);
+}
+
+/* The slot goes back; from a worker of its runtime into that one's cache. */
+static void slot_free(weft__worker *w, weft_task *t)
+{
+    atom_store_rel(&t->live, 0u);
+    if (w)
+        weft__task_cache_give(&w->tasks, &t->rt->depot, t);
+    else
+        weft__runtime_slot_free(t->rt, t);
+}
+
+void weft__task_drop(weft__worker *w, weft_task *t)
+{
+    if (!(t->flags & WEFT__TASK_HANDLE) || atom_sub_ar(&t->refs, 1u) == 1)
+        slot_free(w, t);
+    /* Last: when the count says that all have ended, this one's memory is back, too. */
+    atom_store_rel(&w->finished, atom_load_rlx(&w->finished) + 1);
+}
+
+/* ---- Handles ---- */
+
+weft_task *weft_task_ref(weft_task *t)
+{
+    if (!t)
+        return NULL;
+    if (!(t->flags & WEFT__TASK_HANDLE)) {
+        /* Only a detached task itself can get here, by weft_task_self. */
+        weft__list_init(&t->joiners);
+        weft__lock_init(&t->lock);
+        atom_store_rlx(&t->refs, 1u);
+        t->flags |= WEFT__TASK_HANDLE;
+    }
+    atom_add_rlx(&t->refs, 1u);
+    return t;
+}
+
+weft_task *weft_task_unref(weft_task *t)
+{
+    /* The release orders this holder's use before the free; the acquire sees all. */
+    if (t && atom_sub_ar(&t->refs, 1u) == 1) {
+        weft__worker *w = weft__worker_self();
+        slot_free(w && w->rt == t->rt ? w : NULL, t);
+    }
+    return NULL;
+}
+
+int weft_task_cancel(weft_task *t)
+{
+    if (!t)
+        return -EINVAL;
+    if (atom_load_acq(&t->done))
+        return -EALREADY;
+    return weft__cancel(&t->parker) ? 0 : -EALREADY;
+}
+
+bool weft_task_done(const weft_task *t)
+{
+    return t && atom_load_acq(&t->done);
+}
+
+const char *weft_task_name(const weft_task *t)
+{
+    return t && t->name ? t->name : "";
+}
+
+uint64_t weft_task_id(const weft_task *t)
+{
+    return t ? t->id : 0;
+}
+
+int weft_task_wake(weft_task *t)
+{
+    if (!t)
+        return -EINVAL;
+    if (t->flags & WEFT__TASK_POLL && weft__claim(&t->parker, 0))
+        weft__unpark(&t->parker);
+    return 0;
+}
+
+int weft_task_wake_at(weft_task *t, weft_time deadline)
+{
+    weft__worker *w = weft__worker_self();
+    if (!t || !w || w->current != &t->parker || !(t->flags & WEFT__TASK_POLL))
+        return -EPERM;
+    if (t->timed) {
+        if (deadline >= t->timer.deadline)
+            return 0;
+        weft__timer_disarm(t);
+    }
+    if (deadline != WEFT_NEVER)
+        weft__timer_arm(w, t, deadline);
+    return 0;
+}
+
+/* ---- The calling task ---- */
+
+static weft_task *self_task(void)
+{
+    weft__worker *w = weft__worker_self();
+    return w && w->current ? weft__task_of(w->current) : NULL;
+}
+
+weft_task *weft_task_self(void)
+{
+    return self_task();
+}
+
+weft_runtime *weft_runtime_current(void)
+{
+    weft_task *t = self_task();
+    return t ? t->rt : NULL;
+}
+
+int weft_yield(void)
+{
+    weft_task *t = self_task();
+    if (!t) {
+        sched_yield();
+        return 0;
+    }
+    if (t->flags & WEFT__TASK_POLL)
+        return -EPERM;
+    weft__task_ops.yield(&t->parker);
+    return atom_load_rlx(&t->parker.cancel) && !t->parker.shield ? -ECANCELED : 0;
+}
+
+int weft_sleep_until(weft_time deadline)
+{
+    return weft__sleep(deadline);
+}
+
+int weft_sleep(weft_time duration)
+{
+    return weft__sleep(weft_after(duration));
+}
+
+bool weft_cancelled(void)
+{
+    weft_task *t = self_task();
+    return t && (atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL);
+}
+
+void weft_shield_enter(void)
+{
+    weft_task *t = self_task();
+    if (t)
+        t->parker.shield++;
+}
+
+void weft_shield_leave(void)
+{
+    weft_task *t = self_task();
+    if (t && t->parker.shield)
+        t->parker.shield--;
+}

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * worker.c -- running tasks: picking the next one, switching to it, and what the
+ * main flow does between tasks.
+ *
+ * A fiber that leaves (parks, yields, ends) picks its successor itself and switches
+ * straight to it, so a hand-over between two fibers costs one switch. Whatever context
+ * is arrived at then completes the leaving: only there is the context of the one that
+ * left fully saved (wait.h, W3). When there is no simple successor, the switch goes to
+ * the main flow, which looks around.
+ *
+ * What the main flow queues is not notified at once; the look around does it, once, at
+ * its end, for whatever is more than the one task that it will run now.
+ *
+ * How often the main flow looks at timers, descriptors and shared queues while work
+ * is plenty: every look_every switches, which doubles while switches are quick and
+ * halves when they take long, so that it comes to a fraction of a millisecond for
+ * quick tasks and to every switch for slow ones.
+ */
+#include "sched/worker.h"
+
+#define LOOK_MAX    64u
+#define LOOK_QUICK  (100 * WEFT_USEC)
+#define LOOK_LONG   (500 * WEFT_USEC)
+#define NEXT_LIMIT  3u /* times in a row that `next` goes before the queue */
+#define STEAL_BATCH (WEFT__RUNQ_SIZE / 2)
+
+static _Thread_local weft__worker *worker_self;
+
+WEFT__NOINLINE weft__worker *weft__worker_self(void)
+{
+    __asm__ volatile("");
+    return worker_self;
+}
+
+/* ---- Picking ---- */
+
+static weft_task *take_next(weft__worker *w)
+{
+    void *t = atom_load_rlx(&w->next);
+    if (t) {
+        if (w->solo)
+            atom_store_rlx(&w->next, NULL);
+        else
+            t = atom_xchg_acq(&w->next, NULL); /* a watcher may have been faster */
+    }
+    return t;
+}
+
+static weft_task *take_queued(weft__worker *w)
+{
+    if (w->solo) {
+        weft__slink *l = weft__fifo_pop(&w->fifo);
+        return l ? weft__task_of_run(l) : NULL;
+    }
+    return weft__runq_pop(&w->runq);
+}
+
+static weft_task *take_pinned(weft__worker *w)
+{
+    weft__slink *l = weft__fifo_pop(&w->pinned);
+    return l ? weft__task_of_run(l) : NULL;
+}
+
+/* The worker's own work, fair among its sources. */
+static weft_task *pick_own(weft__worker *w, uint64_t tick)
+{
+    weft_task *t;
+    if (WEFT__UNLIKELY(!weft__fifo_empty(&w->pinned)) && (tick & 1u))
+        return take_pinned(w);
+    if (w->next_streak < NEXT_LIMIT && (t = take_next(w)) != NULL) {
+        w->next_streak++;
+        return t;
+    }
+    w->next_streak = 0;
+    if ((t = take_queued(w)) != NULL || (t = take_next(w)) != NULL)
+        return t;
+    return take_pinned(w);
+}
+
+/* The next task without a look around; NULL: the main flow must look. */
+static weft_task *pick(weft__worker *w)
+{
+    uint64_t tick = atom_load_rlx(&w->tick) + 1;
+    atom_store_rlx(&w->tick, tick);
+    if (WEFT__UNLIKELY(tick == w->look_at || atom_load_rlx(&w->inbox_count) ||
+                       atom_load_rlx(&w->rt->high.count)))
+        return NULL;
+    return pick_own(w, tick);
+}
+
+/* ---- Switching ---- */
+
+static void fiber_main(void *arg);
+
+static weft__strand *strand_new(weft__worker *w)
+{
+    weft__stack *stack = weft__stack_cache_take(&w->stacks);
+    if (!stack)
+        return NULL;
+    if (w->census)
+        weft__stack_paint(stack);
+    size_t room = (sizeof(weft__strand) + 15u) & ~(size_t)15u;
+    weft__strand *s = (weft__strand *)(void *)((char *)stack->low + stack->size - room);
+    s->stack = stack;
+    weft__context_init(&s->context, stack->low, stack->size - room, fiber_main, s);
+    return s;
+}
+
+static void strand_free(weft__worker *w, weft__strand *s)
+{
+    weft__stack *stack = s->stack;
+    weft__context_forget(&s->context);
+    stack->owner = NULL;
+    weft__stack_cache_give(&w->stacks, stack);
+}
+
+static void make_current(weft__worker *w, weft_task *t)
+{
+    w->current = &t->parker;
+    t->parker.budget = WEFT__BUDGET;
+}
+
+/* The context to switch to for `t`: its own, or the main flow's when there is no
+ * task, a poll task, or no stack to be had. */
+static weft__context *destination(weft__worker *w, weft_task *t)
+{
+    if (WEFT__LIKELY(t && !(t->flags & WEFT__TASK_POLL))) {
+        if (!t->u.f.strand && (t->u.f.strand = strand_new(w)) != NULL)
+            t->u.f.strand->stack->owner = t->name;
+        if (WEFT__LIKELY(t->u.f.strand != NULL)) {
+            make_current(w, t);
+            return &t->u.f.strand->context;
+        }
+    }
+    w->handoff = t;
+    w->current = NULL;
+    return &w->main;
+}
+
+/* First thing after every switch: completes what the one that left wanted. */
+static void arrived(weft__worker *w)
+{
+    weft_task *t = w->after_task;
+    enum weft__after after = w->after;
+    w->after = WEFT__AFTER_NOTHING;
+    switch (after) {
+    case WEFT__AFTER_NOTHING:
+        break;
+    case WEFT__AFTER_PARK:
+        if (!weft__parked(&t->parker))
+            weft__ready_woken(t);
+        break;
+    case WEFT__AFTER_YIELD:
+        weft__ready_tail(w, t);
+        break;
+    case WEFT__AFTER_END:
+        strand_free(w, t->u.f.strand);
+        weft__task_drop(w, t);
+        break;
+    }
+}
+
+/* The running fiber leaves; returns when it runs again, perhaps on another worker. */
+static void leave(weft__worker *w, weft_task *t, enum weft__after after)
+{
+    w->after = after;
+    w->after_task = t;
+    weft__context_switch(&t->u.f.strand->context, destination(w, pick(w)));
+    arrived(weft__worker_self());
+}
+
+/* A strand runs fiber after fiber as long as the next task needs a fresh stack: this
+ * one is as good and warm. */
+static void fiber_main(void *arg)
+{
+    weft__strand *strand = arg;
+    weft__worker *w = weft__worker_self();
+    arrived(w);
+    for (;;) {
+        weft_task *t = weft__task_of(w->current);
+        int result = t->body.fiber(t->u.f.arg);
+        w = weft__worker_self();
+        weft__task_end(w, t, result);
+        weft_task *n = pick(w);
+        if (n && !(n->flags & WEFT__TASK_POLL) && !n->u.f.strand && !w->census) {
+            n->u.f.strand = strand;
+            strand->stack->owner = n->name;
+            make_current(w, n);
+            weft__task_drop(w, t);
+            continue;
+        }
+        w->after = WEFT__AFTER_END;
+        w->after_task = t;
+        weft__context_switch_final(&strand->context, destination(w, n));
+    }
+}
+
+/* ---- The fiber as a parker ---- */
+
+static void task_park(weft__parker *self, weft_time deadline)
+{
+    weft_task *t = weft__task_of(self);
+    weft__worker *w = weft__worker_self();
+    if (deadline != WEFT_NEVER)
+        weft__timer_arm(w, t, deadline);
+    atom_store_rlx(&t->since, (uint64_t)w->now);
+    leave(w, t, WEFT__AFTER_PARK);
+    if (t->timed)
+        weft__timer_disarm(t);
+}
+
+static void task_yield(weft__parker *self)
+{
+    weft_task *t = weft__task_of(self);
+    if (t->flags & WEFT__TASK_POLL) {
+        self->budget = WEFT__BUDGET; /* yields by returning */
+        return;
+    }
+    leave(weft__worker_self(), t, WEFT__AFTER_YIELD);
+}
+
+static void task_ready(weft__parker *p)
+{
+    weft__ready_woken(weft__task_of(p));
+}
+
+const weft__parker_ops weft__task_ops = {
+    .park = task_park,
+    .ready = task_ready,
+    .yield = task_yield,
+};
+
+/* ---- Running from the main flow ---- */
+
+static void run_fiber(weft__worker *w, weft_task *t)
+{
+    weft__context *to = destination(w, t);
+    if (to == &w->main) { /* no stack now: again later, see starved */
+        w->handoff = NULL;
+        weft__fifo_push(&w->starved, &t->run);
+        return;
+    }
+    weft__context_switch(&w->main, to);
+    arrived(w);
+}
+
+static void run_poll(weft__worker *w, weft_task *t)
+{
+    make_current(w, t);
+    if (t->timed)
+        weft__timer_disarm(t);
+    /* A wake during the poll claims the wait that begins here. A cancellation is
+     * told once; later polls come from wakes only. */
+    bool told = (t->flags & WEFT__TASK_TOLD) != 0;
+    t->parker.shield += told;
+    weft__wait_begin(&t->parker, "poll", NULL);
+    t->parker.shield -= told;
+    if (atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL)
+        t->flags |= WEFT__TASK_TOLD;
+    int result = t->body.poll(t, t->flags & WEFT__TASK_BOXED ? t->u.box : t->u.state);
+    w->current = NULL;
+    if (result != WEFT_PENDING) {
+        if (t->timed)
+            weft__timer_disarm(t);
+        weft__task_end(w, t, result);
+        weft__task_drop(w, t);
+    } else if (!weft__parked(&t->parker)) {
+        weft__ready_tail(w, t);
+        if (!w->solo)
+            weft__notify(w->rt);
+    }
+}
+
+/* ---- Looking around ---- */
+
+static void adapt(weft__worker *w)
+{
+    weft_time now = weft__sys_now();
+    weft_time took = now - w->now;
+    if (took < LOOK_QUICK && w->look_every < LOOK_MAX)
+        w->look_every *= 2;
+    else if (took > LOOK_LONG)
+        w->look_every = took > 4 * LOOK_LONG ? 1 : w->look_every > 1 ? w->look_every / 2 : 1;
+    w->now = now;
+    w->look_at = atom_load_rlx(&w->tick) + w->look_every;
+    atom_store_rlx(&w->running_since, (uint64_t)now);
+}
+
+static void run_timers(weft__worker *w)
+{
+    struct weft_runtime *rt = w->rt;
+    for (unsigned i = 0; i < rt->workers; i++) {
+        weft__worker *v = &rt->worker[i];
+        if ((weft_time)atom_load_rlx(&v->wheel_next) <= w->now)
+            weft__timers_run(w, v, w->now);
+    }
+}
+
+/* Takes what descriptors have to say, unless a sleeper is just listening. */
+static void run_driver(weft__worker *w)
+{
+    struct weft_runtime *rt = w->rt;
+    weft__driver *driver = atom_load_acq(&rt->driver);
+    uint32_t nobody = 0;
+    if (!driver || !atom_cas_acq(&rt->keeper, &nobody, w->number + 1))
+        return;
+    driver->ops->wait(driver, WEFT_TRY);
+    atom_store_sc(&rt->keeper, 0u);
+}
+
+static void drain_inbox(weft__worker *w)
+{
+    if (atom_load_acq(&w->inbox_count) == 0)
+        return;
+    weft__acquire(&w->inbox_lock);
+    weft__fifo_splice(&w->pinned, &w->inbox);
+    atom_store_rlx(&w->inbox_count, 0u);
+    weft__release(&w->inbox_lock);
+}
+
+/* A fair share of the shared queue: one to run, the rest into the own queue. */
+static weft_task *take_shared(weft__worker *w)
+{
+    weft__inject *q = &w->rt->inject;
+    uint32_t count = atom_load_rlx(&q->count);
+    if (count == 0)
+        return NULL;
+    weft__fifo batch;
+    weft__fifo_init(&batch);
+    weft__acquire(&q->lock);
+    count = atom_load_rlx(&q->count);
+    if (w->solo) {
+        weft__fifo_splice(&batch, &q->fifo);
+        atom_store_rlx(&q->count, 0u);
+    } else {
+        uint32_t room = WEFT__RUNQ_SIZE / 2;
+        uint32_t held = weft__runq_length(&w->runq);
+        uint32_t share = count / w->rt->workers + 1;
+        if (share > room)
+            share = room;
+        if (share > WEFT__RUNQ_SIZE - held)
+            share = WEFT__RUNQ_SIZE - held;
+        if (share == 0)
+            share = 1; /* that one is run, not queued */
+        uint32_t n = 0;
+        weft__slink *l;
+        while (n < share && (l = weft__fifo_pop(&q->fifo)) != NULL) {
+            weft__fifo_push(&batch, l);
+            n++;
+        }
+        atom_store_rlx(&q->count, count - n);
+    }
+    weft__release(&q->lock);
+    weft__slink *first = weft__fifo_pop(&batch);
+    if (w->solo) {
+        weft__fifo_splice(&w->fifo, &batch);
+    } else {
+        weft__slink *l;
+        while ((l = weft__fifo_pop(&batch)) != NULL)
+            WEFT__CHECK(weft__runq_push(&w->runq, weft__task_of_run(l)));
+    }
+    return first ? weft__task_of_run(first) : NULL;
+}
+
+static weft_task *steal_from(weft__worker *w, weft__worker *v)
+{
+    void *batch[STEAL_BATCH];
+    uint32_t n = weft__runq_grab(&v->runq, batch, STEAL_BATCH);
+    for (uint32_t i = 1; i < n; i++)
+        WEFT__CHECK(weft__runq_push(&w->runq, batch[i])); /* empty before: a searcher's */
+    if (n) {
+        weft__count(&w->steals);
+        return batch[0];
+    }
+    /* Its next task waits behind one that has been running for a watcher's round. */
+    if (w->rescue && atom_load_rlx(&v->seen_tick) == atom_load_rlx(&v->tick) &&
+        atom_load_rlx(&v->next))
+        return atom_xchg_acq(&v->next, NULL);
+    return NULL;
+}
+
+static weft_task *steal(weft__worker *w)
+{
+    struct weft_runtime *rt = w->rt;
+    if (!w->searching && !(w->searching = weft__idle_search_begin(&rt->idle, rt->workers)))
+        return NULL;
+    uint32_t start = (uint32_t)(weft__rand(&w->rng) % rt->workers);
+    for (unsigned i = 0; i < rt->workers; i++) {
+        weft__worker *v = &rt->worker[(start + i) % rt->workers];
+        weft_task *t = v == w ? NULL : steal_from(w, v);
+        if (t)
+            return t;
+    }
+    return NULL;
+}
+
+static void retry_starved(weft__worker *w)
+{
+    if (WEFT__LIKELY(weft__fifo_empty(&w->starved)))
+        return;
+    weft__slink *l;
+    weft__fifo again = w->starved;
+    weft__fifo_init(&w->starved);
+    while ((l = weft__fifo_pop(&again)) != NULL)
+        weft__ready_tail(w, weft__task_of_run(l));
+}
+
+/* Everything there is to look at; the next task, or NULL. */
+static weft_task *look_around(weft__worker *w)
+{
+    adapt(w);
+    run_timers(w);
+    run_driver(w);
+    drain_inbox(w);
+    weft_task *t = weft__inject_pop(&w->rt->high);
+    if (!t)
+        t = take_shared(w);
+    if (!t)
+        t = pick_own(w, atom_load_rlx(&w->tick));
+    if (!t && !w->solo)
+        t = steal(w);
+    w->rescue = false;
+    if (!t || w->solo)
+        return t;
+    bool last = false;
+    if (w->searching) {
+        w->searching = false;
+        last = weft__idle_search_end(&w->rt->idle);
+    }
+    if (last || weft__runq_length(&w->runq))
+        weft__notify(w->rt); /* there may be, or is, more than we can run now */
+    return t;
+}
+
+static bool finished(weft__worker *w)
+{
+    struct weft_runtime *rt = w->rt;
+    return atom_load_acq(&rt->stop) || (rt->until_done && weft__alive(rt) == 0);
+}
+
+void weft__worker_loop(weft__worker *w)
+{
+    worker_self = w;
+    weft__self_slot(&w->current);
+    weft__context_adopt(&w->main);
+    bool look = true;
+    for (;;) {
+        weft_task *t = w->handoff;
+        w->handoff = NULL;
+        if (!t && !look)
+            t = pick(w);
+        if (!t && !(t = look_around(w))) {
+            if (finished(w))
+                break;
+            weft__worker_sleep(w);
+            retry_starved(w);
+            look = true;
+            continue;
+        }
+        if (WEFT__UNLIKELY(w->woke)) {
+            w->woke = false;
+            if (!w->solo)
+                weft__ensure_watcher(w);
+        }
+        /* A fiber that comes back here without a successor found that a look is due. */
+        look = !(t->flags & WEFT__TASK_POLL);
+        if (look)
+            run_fiber(w, t);
+        else
+            run_poll(w, t);
+    }
+    weft__self_slot(NULL);
+    worker_self = NULL;
+}
+
+/* ---- Life ---- */
+
+void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number)
+{
+    memset(w, 0, sizeof *w);
+    w->rt = rt;
+    w->number = number;
+    w->solo = rt->solo;
+    w->census = rt->census;
+    w->look_every = 1;
+    w->look_at = 1;
+    w->rng = weft__sys_seed();
+    w->now = weft__sys_now();
+    weft__stack_cache_init(&w->stacks, rt->stacks);
+    weft__wheel_init(&w->wheel, w->now, WEFT__RUNTIME_TICK);
+    atom_store_rlx(&w->wheel_next, (uint64_t)WEFT_NEVER);
+}
+
+void weft__worker_fini(weft__worker *w)
+{
+    weft__stack_cache_fini(&w->stacks);
+    weft__task_cache_drain(&w->tasks, &w->rt->depot, 0);
+}

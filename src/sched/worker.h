@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * worker.h -- the runtime and its workers, as the sched room sees them.
+ *
+ * A worker is a thread that runs tasks. Fibers switch directly to each other where
+ * they can; what needs a look around (other queues, timers, descriptors, sleep) is
+ * done by the worker's main flow, on its own stack.
+ *
+ * Where a ready task can be, and who may take it:
+ *   next      one task just made ready here; the owner, or a watcher once the worker
+ *             has been stuck in one task
+ *   runq      the owner, thieves
+ *   fifo      solo runtimes only (one worker): in place of the ring, no atomics
+ *   inject    anybody, under its lock; also the overflow of the ring
+ *   high      anybody; before everything else
+ *   pinned    the owner only; others put into inbox under its lock
+ *
+ * Roles, at most one worker each:
+ *   keeper    sleeps until the earliest deadline of all wheels, in the driver if there
+ *             is one; everybody else sleeps without a limit
+ *   watcher   a sleeper that looks every few milliseconds, while others are awake,
+ *             whether one of them is stuck in a long task and leaves work behind
+ */
+#ifndef WEFT_SRC_WORKER_H
+#define WEFT_SRC_WORKER_H
+
+#include <pthread.h>
+#include <string.h>
+
+#include "sched/driver.h"
+#include "sched/idle.h"
+#include "sched/runq.h"
+#include "sched/task.h"
+#include "weft/runtime.h"
+
+/* Resolution of sleeps and deadlines inside a runtime, ns; a power of two. */
+#define WEFT__RUNTIME_TICK ((weft_time)4096)
+
+/* A queue anybody may use; `count` may be read without the lock. */
+typedef struct weft__inject {
+    weft__lock lock;
+    weft__a32 count;
+    weft__fifo fifo;
+} weft__inject;
+
+/* What the context that is switched to does for the one that left. */
+enum weft__after {
+    WEFT__AFTER_NOTHING,
+    WEFT__AFTER_PARK,
+    WEFT__AFTER_YIELD,
+    WEFT__AFTER_END, /* give back strand and task */
+};
+
+typedef struct weft__worker {
+    /* The owner's hot line. */
+    weft__parker *current; /* NULL in the main flow */
+    struct weft_runtime *rt;
+    weft__aptr next;
+    weft__a32 inbox_count;
+    uint32_t next_streak; /* how often `next` was taken in a row */
+    weft__a64 tick;       /* switches; others read it to see progress */
+    uint64_t look_at;     /* tick at which the main flow looks around next */
+    uint32_t look_every;  /* 1 .. LOOK_MAX, adapts to how long tasks run */
+    bool solo, searching, census;
+    bool woke;   /* just left sleep */
+    bool rescue; /* a watcher found a stuck worker: its next task may be taken */
+    enum weft__after after;
+    weft_task *after_task;
+    weft_task *handoff; /* what the main flow runs next */
+    weft__fifo fifo;
+    weft__fifo pinned;
+    weft__context main;
+    weft__stack_cache stacks;
+    weft__task_cache tasks;
+    weft__fifo starved; /* fibers for which there was no stack */
+    weft_time now;      /* as of the last look around */
+    uint64_t rng;
+
+    /* Written by the owner, read by anybody. */
+    weft__a64 spawned, finished, failed, cancelled, steals, parks, wakes, armed, fired;
+    weft__a64 running_since; /* when the main flow last looked, for stall reports */
+
+    weft__runq runq WEFT__ALIGNED(WEFT__CACHE_LINE);
+
+    weft__lock inbox_lock WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__fifo inbox;
+
+    weft__lock wheel_lock WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__a64 wheel_next; /* not later than the wheel's next; WEFT_NEVER: empty */
+    weft__wheel wheel;
+
+    weft__sleeper sleeper WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__a32 asleep;    /* for watchers: 0 runs, 1 sleeps */
+    weft__a64 seen_tick; /* written by watchers */
+    weft__a32 to_watch;  /* woken to be the watcher, not to take the keeper's place */
+    uint32_t number;
+    pthread_t thread;
+} weft__worker;
+
+struct weft_runtime {
+    unsigned workers;
+    bool solo, census, overflow_report;
+    bool until_done;  /* weft_run: the loop ends with the last task */
+    size_t max_tasks; /* 0: not counted exactly */
+    char name[12];
+    const unsigned char *alive_page; /* 1 here, 0 in a forked child */
+
+    weft__idle idle WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__inject inject WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__inject high WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__task_depot depot WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__a64 spawned_outside, refused_outside; /* refused: counted, then turned away */
+    weft__a64 rejected, next_id;
+    bool orphaned;      /* freed, but handles hold slots; under depot.lock */
+    weft__a64 inflight; /* only with max_tasks */
+
+    weft__a32 keeper WEFT__ALIGNED(WEFT__CACHE_LINE); /* worker number + 1, or 0 */
+    weft__a32 watcher;                                /* the same */
+    weft__a64 keeper_until;
+    weft__aptr driver; /* weft__driver * */
+
+    weft__a32 closing; /* 1: no more spawns */
+    weft__a32 stop;    /* 1: the workers leave */
+    weft__lock drained_lock;
+    weft__list drained; /* waiters for alive == 0 while closing */
+
+    weft__stack_pool *stacks;
+    weft__worker *worker; /* [workers] */
+};
+
+/* The calling thread's worker, NULL on others. Never inlined: see weft__self. */
+weft__worker *weft__worker_self(void);
+
+/* worker.c */
+void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number);
+void weft__worker_fini(weft__worker *w);
+void weft__worker_loop(weft__worker *w); /* until rt->stop, or (weft_run) all is done */
+
+/* ready.c: makes a task run that is not in any queue. */
+void weft__ready_woken(weft_task *t);                    /* from anywhere */
+void weft__ready_spawned(weft__worker *w, weft_task *t); /* from a task on w */
+void weft__ready_tail(weft__worker *w, weft_task *t);    /* behind the others */
+void weft__wake_sleeper(struct weft_runtime *rt, weft__sleeper *s);
+void weft__notify(struct weft_runtime *rt);
+weft_task *weft__inject_pop(weft__inject *q);
+extern const weft__parker_ops weft__task_ops;
+
+/* sleep.c: an idle worker. */
+void weft__worker_sleep(weft__worker *w);
+void weft__ensure_watcher(weft__worker *w);
+
+/* timers.c */
+void weft__timer_arm(weft__worker *w, weft_task *t, weft_time deadline);
+void weft__timer_disarm(weft_task *t);
+unsigned weft__timers_run(weft__worker *w, weft__worker *whose, weft_time now);
+weft_time weft__timers_next(weft__worker *w); /* exact; takes the lock */
+
+/* task.c */
+void weft__task_end(weft__worker *w, weft_task *t, int result); /* wakes joiners */
+void weft__task_drop(weft__worker *w, weft_task *t);            /* the runtime's reference */
+uint64_t weft__alive(struct weft_runtime *rt);
+
+/* runtime.c */
+void weft__drained_check(struct weft_runtime *rt);
+void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t); /* from outside */
+
+static inline void weft__count(weft__a64 *counter)
+{
+    /* One writer, so no read-modify-write. */
+    atom_store_rlx(counter, atom_load_rlx(counter) + 1);
+}
+
+#endif
