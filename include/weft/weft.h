@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * weft/weft.h -- all of weft. Each header can also be included alone.
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include "weft/base.h"
+#include "weft/channel.h"
+#include "weft/event.h"
+#include "weft/mutex.h"
+#include "weft/runtime.h"
+#include "weft/task.h"
+#include "weft/timer.h"
+#include "weft/waitgroup.h"
+#include "weft/waker.h"
+
+#endif
