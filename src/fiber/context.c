@@ -16,7 +16,7 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-#if !defined(WEFT_FIBER_UCONTEXT) && (defined(__x86_64__) || defined(__aarch64__))
+#ifndef WEFT__UCONTEXT
 
 extern void weft__context_begin(void); /* in assembly; not a C function */
 
@@ -133,4 +133,29 @@ void weft__context_forget(weft__context *c)
     c->tsan_fiber = NULL;
 #endif
     (void)c;
+}
+
+/* --- weft__context_run where one of the parties needs every switch announced --- */
+
+struct life {
+    weft__context *self;
+    weft__context_run_fn entry;
+    void *arg;
+};
+
+static void live(void *arg)
+{
+    /* Copied before anything else: it lies in the frame of weft__context_run_slow,
+     * which `entry` may resume. */
+    struct life l = *(const struct life *)arg;
+    weft__context *next = l.entry(l.arg);
+    weft__context_switch_final(l.self, next);
+}
+
+void weft__context_run_slow(weft__context *from, weft__context *c, void *stack_low,
+                            size_t stack_size, weft__context_run_fn entry, void *arg)
+{
+    struct life l = {c, entry, arg};
+    weft__context_init(c, stack_low, stack_size, live, &l);
+    weft__context_switch(from, c);
 }

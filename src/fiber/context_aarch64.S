@@ -67,6 +67,7 @@ weft__context_swap:
     mov     x10, sp
     str     x10, [x0]
     mov     sp, x1                  /* from here on the other stack */
+.Lresume:                           /* x9: the fpcr now in force */
     ldr     x10, [sp]
     cmp     x9, x10
     b.eq    .Lfpcr_same
@@ -109,6 +110,67 @@ weft__context_swap:
     ret
     .cfi_endproc
     .size   weft__context_swap, . - weft__context_swap
+
+/* void weft__context_call(void **save /. x0 ./, void *top /. x1 ./,
+ *                         weft__context_run_fn entry /. x2 ./, void *arg /. x3 ./)
+ * Between the two changes of the stack pointer there is nothing to return to as far as
+ * an unwinder is concerned. The end is that of weft__context_swap. */
+    .globl  weft__context_call
+    .hidden weft__context_call
+    .type   weft__context_call, %function
+    .p2align 6
+weft__context_call:
+    .cfi_startproc
+    hint    34                      /* bti c */
+    sub     sp, sp, 176
+    .cfi_adjust_cfa_offset 176
+    stp     d8, d9, [sp, 16]
+    stp     d10, d11, [sp, 32]
+    stp     d12, d13, [sp, 48]
+    stp     d14, d15, [sp, 64]
+    stp     x19, x20, [sp, 80]
+    stp     x21, x22, [sp, 96]
+    stp     x23, x24, [sp, 112]
+    stp     x25, x26, [sp, 128]
+    stp     x27, x28, [sp, 144]
+    stp     x29, x30, [sp, 160]
+    .cfi_rel_offset d8, 16
+    .cfi_rel_offset d9, 24
+    .cfi_rel_offset d10, 32
+    .cfi_rel_offset d11, 40
+    .cfi_rel_offset d12, 48
+    .cfi_rel_offset d13, 56
+    .cfi_rel_offset d14, 64
+    .cfi_rel_offset d15, 72
+    .cfi_rel_offset x19, 80
+    .cfi_rel_offset x20, 88
+    .cfi_rel_offset x21, 96
+    .cfi_rel_offset x22, 104
+    .cfi_rel_offset x23, 112
+    .cfi_rel_offset x24, 120
+    .cfi_rel_offset x25, 128
+    .cfi_rel_offset x26, 136
+    .cfi_rel_offset x27, 144
+    .cfi_rel_offset x28, 152
+    .cfi_rel_offset x29, 160
+    .cfi_rel_offset x30, 168
+    mrs     x9, fpcr
+    str     x9, [sp]
+    mov     x10, sp
+    str     x10, [x0]
+    .cfi_remember_state
+    mov     sp, x1                  /* the fresh stack */
+    .cfi_undefined x30
+    mov     x0, x3
+    mov     x29, xzr
+    blr     x2
+    ldr     x1, [x0]                /* the next context's sp */
+    mrs     x9, fpcr
+    mov     sp, x1                  /* the next stack */
+    .cfi_restore_state
+    b       .Lresume
+    .cfi_endproc
+    .size   weft__context_call, . - weft__context_call
 
 /* Where a fresh context begins: x19 = entry, x20 = its argument. An undefined return
  * address tells unwinders that the stack ends here. The nop is there because they

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <ucontext.h>
 
-#if defined(WEFT_FIBER_UCONTEXT) || !(defined(__x86_64__) || defined(__aarch64__))
+#ifdef WEFT__UCONTEXT
 
 struct fresh {
     ucontext_t context;

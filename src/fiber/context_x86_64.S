@@ -58,6 +58,7 @@ weft__context_swap:
     movzwl  4(%rsp), %ecx
     movq    %rsp, (%rdi)
     movq    %rsi, %rsp              /* from here on the other stack */
+.Lresume:                           /* eax, cx: the control words now in force */
     cmpl    (%rsp), %eax
     jne     .Lload_mxcsr
 .Lmxcsr_same:
@@ -95,6 +96,57 @@ weft__context_swap:
     jmp     .Lx87_same
     .cfi_endproc
     .size   weft__context_swap, . - weft__context_swap
+
+/* void weft__context_call(void **save /. rdi ./, void *top /. rsi ./,
+ *                         weft__context_run_fn entry /. rdx ./, void *arg /. rcx ./)
+ * Between the two changes of the stack pointer there is nothing to return to as far as
+ * an unwinder is concerned. The end is that of weft__context_swap. */
+    .globl  weft__context_call
+    .hidden weft__context_call
+    .type   weft__context_call, @function
+    .p2align 6
+weft__context_call:
+    .cfi_startproc
+    endbr64
+    pushq   %rbp
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset rbp, 0
+    pushq   %rbx
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset rbx, 0
+    pushq   %r12
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset r12, 0
+    pushq   %r13
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset r13, 0
+    pushq   %r14
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset r14, 0
+    pushq   %r15
+    .cfi_adjust_cfa_offset 8
+    .cfi_rel_offset r15, 0
+    subq    $8, %rsp
+    .cfi_adjust_cfa_offset 8
+    stmxcsr (%rsp)
+    fnstcw  4(%rsp)
+    movq    %rsp, (%rdi)
+    .cfi_remember_state
+    movq    %rsi, %rsp              /* the fresh stack */
+    .cfi_undefined rip
+    movq    %rcx, %rdi
+    xorl    %ebp, %ebp
+    callq   *%rdx
+    movq    (%rax), %rdx            /* the next context's sp */
+    stmxcsr -8(%rsp)
+    fnstcw  -4(%rsp)
+    movl    -8(%rsp), %eax
+    movzwl  -4(%rsp), %ecx
+    movq    %rdx, %rsp              /* the next stack */
+    .cfi_restore_state
+    jmp     .Lresume
+    .cfi_endproc
+    .size   weft__context_call, . - weft__context_call
 
 /* Where a fresh context begins: r12 = entry, r13 = its argument, rsp a multiple
  * of 16. An undefined return address tells unwinders that the stack ends here.

@@ -328,6 +328,73 @@ static void fibers_switch_directly_and_reuse_stacks(void **state)
     assert_int_equal(stats.stacks_used, 0);
 }
 
+/* --- weft__context_run --- */
+
+static weft__context *short_life(void *arg)
+{
+    struct fiber *f = arg;
+    f->out += f->in;
+    f->done = true;
+    return f->back;
+}
+
+static weft__context *life_with_waits(void *arg)
+{
+    struct fiber *f = arg;
+    for (int i = 0; i < 10; i++) {
+        f->out += f->in;
+        weft__context_switch(&f->self, f->back);
+    }
+    fesetround(FE_UPWARD);
+    f->done = true;
+    return f->back;
+}
+
+static void a_run_ends_where_it_says(void **state)
+{
+    (void)state;
+    weft__context me;
+    struct fiber f = {.in = 3, .back = &me};
+    weft__context_adopt(&me);
+    for (int i = 0; i < 1000; i++) {
+        weft__stack *s = weft__stack_take(pool);
+        f.done = false;
+        weft__context_run(&me, &f.self, s->low, s->size, short_life, &f);
+        assert_true(f.done);
+        weft__context_forget(&f.self);
+        weft__stack_give(pool, s);
+    }
+    assert_int_equal(f.out, 3000);
+}
+
+static void a_run_may_suspend_and_end_elsewhere(void **state)
+{
+    (void)state;
+    enum { N = 8 };
+    weft__context me;
+    struct fiber f[N] = {0};
+    weft__context_adopt(&me);
+    for (int i = 0; i < N; i++) {
+        f[i].in = i;
+        f[i].back = &me;
+        f[i].stack = weft__stack_take(pool);
+        weft__context_run(&me, &f[i].self, f[i].stack->low, f[i].stack->size, life_with_waits,
+                          &f[i]);
+        assert_int_equal(f[i].out, i);
+    }
+    for (int r = 1; r <= 9; r++)
+        for (int i = 0; i < N; i++)
+            fiber_resume(&f[i], &me);
+    for (int i = 0; i < N; i++) {
+        assert_false(f[i].done);
+        fiber_resume(&f[i], &me);
+        assert_true(f[i].done);
+        assert_int_equal(f[i].out, 10 * i);
+        assert_int_equal(fegetround(), FE_TONEAREST);
+        fiber_free(&f[i]);
+    }
+}
+
 static void hardware_is_supported(void **state)
 {
     (void)state;
@@ -358,6 +425,8 @@ int main(void)
         cmocka_unit_test(parks_deep_in_a_recursion),
         cmocka_unit_test(a_context_moves_between_threads),
         cmocka_unit_test(fibers_switch_directly_and_reuse_stacks),
+        cmocka_unit_test(a_run_ends_where_it_says),
+        cmocka_unit_test(a_run_may_suspend_and_end_elsewhere),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

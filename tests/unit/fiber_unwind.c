@@ -61,6 +61,29 @@ static void a_backtrace_ends_at_the_entry(void **state)
     weft__stack_give(pool, s);
 }
 
+static WEFT__NOINLINE weft__context *life(void *arg)
+{
+    *(int *)arg = middle();
+    return &home;
+}
+
+static void a_backtrace_ends_below_a_run(void **state)
+{
+    (void)state;
+    int result = 0;
+    weft__stack *s = weft__stack_take(pool);
+    weft__context_adopt(&home);
+    weft__context_run(&home, &fiber, s->low, s->size, life, &result);
+    assert_int_equal(result, depth + 1);
+    assert_in_range(depth, 3, 8);
+    int found = 0;
+    for (int i = 0; i < depth; i++)
+        found += within(frames[i], (uintptr_t)life, 400);
+    assert_true(found >= 1);
+    weft__context_forget(&fiber);
+    weft__stack_give(pool, s);
+}
+
 /* --- SIGPROF in the middle of it --- */
 
 #define PAIR_MS 1000
@@ -93,18 +116,32 @@ static void on_profile(int signal_number)
 }
 
 struct pair {
-    weft__context home, fiber[2];
+    weft__context home, fiber[2], brief;
+    weft__stack *brief_stack;
     weft_time end;
     long switches;
 };
 
+static weft__context *brief(void *arg)
+{
+    struct pair *p = arg;
+    p->switches++;
+    return &p->fiber[0];
+}
+
 static void turn(struct pair *p, int me)
 {
-    while (weft_now() < p->end)
+    while (weft_now() < p->end) {
         for (int i = 0; i < 1000; i++) {
             p->switches++;
             weft__context_switch(&p->fiber[me], &p->fiber[!me]);
         }
+        for (int i = 0; i < 100 && me == 0; i++) {
+            weft__context_run(&p->fiber[0], &p->brief, p->brief_stack->low, p->brief_stack->size,
+                              brief, p);
+            weft__context_forget(&p->brief);
+        }
+    }
     weft__context_switch_final(&p->fiber[me], &p->home);
 }
 
@@ -122,6 +159,7 @@ static void *worker(void *arg)
 {
     struct pair p = {.end = *(weft_time *)arg};
     weft__stack *s[2] = {weft__stack_take(pool), weft__stack_take(pool)};
+    p.brief_stack = weft__stack_take(pool);
     weft__context_adopt(&p.home);
     weft__context_init(&p.fiber[0], s[0]->low, s[0]->size, turn_0, &p);
     weft__context_init(&p.fiber[1], s[1]->low, s[1]->size, turn_1, &p);
@@ -130,6 +168,7 @@ static void *worker(void *arg)
         weft__context_forget(&p.fiber[i]);
         weft__stack_give(pool, s[i]);
     }
+    weft__stack_give(pool, p.brief_stack);
     assert_true(p.switches > 1000);
     return NULL;
 }
@@ -187,6 +226,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backtrace_ends_at_the_entry),
+        cmocka_unit_test(a_backtrace_ends_below_a_run),
         cmocka_unit_test(profiling_signals_find_a_sound_stack),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
