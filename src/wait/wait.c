@@ -32,6 +32,7 @@ void weft__parker_init(weft__parker *p, const weft__parker_ops *ops)
     atom_store_rlx(&p->object, NULL);
     p->budget = WEFT__BUDGET;
     p->shield = 0;
+    p->random = (uint32_t)((uintptr_t)p >> 4) | 1u; /* never 0 */
     p->ops = ops;
     p->next_wake = NULL;
 }

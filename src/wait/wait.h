@@ -39,7 +39,7 @@
  *              WAITING). claim, unpark: any thread. parked: the owner's scheduler.
  *   cancel     CANCEL set by any thread, NOPARK at init; never cleared while the
  *              parker lives
- *   budget, shield   owner only
+ *   budget, shield, random   owner only
  *   next_wake  the claimer, between claim and unpark
  *   node       under the lock of its waitable, except payload and result, which
  *              belong to the claimer between claim and unpark
@@ -103,6 +103,7 @@ struct weft__parker {
     weft__a32 cancel;
     int32_t budget;
     uint32_t shield; /* depth */
+    uint32_t random; /* see weft__parker_random */
     const weft__parker_ops *ops;
     weft__parker *next_wake;
     weft__aptr what;   /* const char *: what it waits for, for dumps; NULL when it runs */
@@ -157,6 +158,17 @@ static inline uint32_t weft__wait_commit(weft__parker *self, weft_time deadline)
     uint32_t word = atom_load_acq(&self->word); /* pairs with the claim and with unpark */
     atom_store_rlx(&self->what, NULL);
     return word >> WEFT__WAIT_SHIFT;
+}
+
+/* A number that differs from call to call, for fairness only (xorshift32, G.
+ * Marsaglia, 2003). Here, since a room without globals has no other place. */
+static inline uint32_t weft__parker_random(weft__parker *self)
+{
+    uint32_t x = self->random;
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return self->random = x;
 }
 
 /* ---- The notifier's side ---- */
