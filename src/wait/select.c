@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * select.c -- see weft/select.h.
+ *
+ * Algorithm, after selectgo in Go's runtime (K. Randall, D. Vyukov, 2014):
+ *   1  Try each case under its own lock alone, from a random start. Usually one is
+ *      ready, and no more than its lock was taken.
+ *   2  Take the locks of all cases in the order of their addresses, each once, and
+ *      try again: nothing can become ready unseen now.
+ *   3  Begin the wait, link a node per case, release the locks, park.
+ *   4  Take out the nodes that did not decide.
+ *
+ * Invariants
+ *   S1  No case is done after the wait has begun: a try runs only in 1 and 2. So
+ *       when two selects meet, the one that tries is not claimable itself, and one
+ *       claim, of the other, decides for both.
+ *   S2  Who claims through a node does that case for the waiter; every other node
+ *       of the wait fails to be claimed from then on.
+ *   S3  When select returns, none of its nodes is in a queue.
+ *
+ * A time case has no node: the earliest one shortens the deadline of the wait.
+ */
+#include "wait/select.h"
+
+#include "base/list.h"
+
+_Static_assert(sizeof(((weft_select_case *)0)->weft__node) == sizeof(weft__wait_node),
+               "the public struct is storage for the node");
+
+/* Marks a time case; its time is in the node's arg words. Never called. */
+static const weft__waitable_ops time_ops = {.what = "time"};
+
+struct select {
+    weft_select_case *cases;
+    weft__parker *self;
+    uint32_t n;
+    uint32_t start;      /* where the search begins */
+    uint32_t on;         /* cases that take part */
+    uint32_t time_index; /* the case with the earliest time */
+    weft_time time;      /* WEFT_NEVER: there is none */
+};
+
+weft__wait_node *weft__case_node(weft_select_case *c)
+{
+    return (weft__wait_node *)(void *)c->weft__node;
+}
+
+weft_select_case weft__case_of(const weft__waitable_ops *ops, void *object, weft__lock *lock,
+                               void *payload)
+{
+    weft_select_case c = {.weft__ops = ops, .weft__object = object, .weft__lock = lock};
+    weft__case_node(&c)->payload = payload;
+    return c;
+}
+
+weft_select_case weft_case_time(weft_time when)
+{
+    weft_select_case c = {.weft__ops = &time_ops};
+    c.weft__node[0] = (uint64_t)when;
+    return c;
+}
+
+static bool is_time(const weft_select_case *c)
+{
+    return c->weft__ops == &time_ops;
+}
+
+/* On, and not a time: it has a lock and a node. */
+static bool is_waitable(const weft_select_case *c)
+{
+    return !c->off && !is_time(c);
+}
+
+/* ---- Before the wait ---- */
+
+static bool look_at_cases(struct select *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const weft_select_case *c = &s->cases[i];
+        if (c->off)
+            continue;
+        if (!c->weft__ops)
+            return false;
+        s->on++;
+        if (is_time(c) && (weft_time)c->weft__node[0] < s->time) {
+            s->time = (weft_time)c->weft__node[0];
+            s->time_index = i;
+        }
+    }
+    return true;
+}
+
+static int try_case(weft_select_case *c, weft__wakes *wakes)
+{
+    const weft__waitable_ops *ops = c->weft__ops;
+    return ops->try_locked(c->weft__object, weft__case_node(c), wakes);
+}
+
+/* Step 1. The index of the case that was done, or -EAGAIN. */
+static int try_each(struct select *s)
+{
+    weft_time now = s->time == WEFT_NEVER ? 0 : weft__sys_now();
+    for (uint32_t k = 0, i = s->start; k < s->n; k++, i = i + 1 == s->n ? 0 : i + 1) {
+        weft_select_case *c = &s->cases[i];
+        if (c->off)
+            continue;
+        if (is_time(c)) {
+            if ((weft_time)c->weft__node[0] > now || (weft_time)c->weft__node[0] == WEFT_NEVER)
+                continue;
+            c->result = 0;
+            return (int)i;
+        }
+        weft__wakes wakes = {NULL, NULL};
+        weft__acquire(c->weft__lock);
+        int r = try_case(c, &wakes);
+        weft__release(c->weft__lock);
+        weft__wakes_run(&wakes);
+        if (r != -EAGAIN) {
+            c->result = r;
+            return (int)i;
+        }
+    }
+    return -EAGAIN;
+}
+
+/* ---- The locks ---- */
+
+/* The order of the locks, as indices of cases in the weft__order fields: those of the
+ * first `m` cases are sorted, m is the number of waitable cases. */
+static bool lock_before(const struct select *s, uint32_t a, uint32_t b)
+{
+    return (uintptr_t)s->cases[s->cases[a].weft__order].weft__lock <
+           (uintptr_t)s->cases[s->cases[b].weft__order].weft__lock;
+}
+
+static void swap_order(struct select *s, uint32_t a, uint32_t b)
+{
+    uint32_t t = s->cases[a].weft__order;
+    s->cases[a].weft__order = s->cases[b].weft__order;
+    s->cases[b].weft__order = t;
+}
+
+static void sift_down(struct select *s, uint32_t root, uint32_t m)
+{
+    for (uint32_t child; (child = 2 * root + 1) < m; root = child) {
+        if (child + 1 < m && lock_before(s, child, child + 1))
+            child++;
+        if (!lock_before(s, root, child))
+            return;
+        swap_order(s, root, child);
+    }
+}
+
+/* In place, for there is nowhere to allocate: insertion for few, heap sort for many. */
+static uint32_t sort_locks(struct select *s)
+{
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (is_waitable(&s->cases[i]))
+            s->cases[m++].weft__order = i;
+    if (m <= 12) {
+        for (uint32_t i = 1; i < m; i++)
+            for (uint32_t k = i; k > 0 && lock_before(s, k, k - 1); k--)
+                swap_order(s, k, k - 1);
+        return m;
+    }
+    for (uint32_t i = m / 2; i-- > 0;)
+        sift_down(s, i, m);
+    for (uint32_t end = m; end-- > 1;) {
+        swap_order(s, 0, end);
+        sift_down(s, 0, end);
+    }
+    return m;
+}
+
+static weft__lock *lock_at(const struct select *s, uint32_t k)
+{
+    return s->cases[s->cases[k].weft__order].weft__lock;
+}
+
+static void lock_all(const struct select *s, uint32_t m)
+{
+    for (uint32_t k = 0; k < m; k++)
+        if (k == 0 || lock_at(s, k) != lock_at(s, k - 1))
+            weft__acquire(lock_at(s, k));
+}
+
+static void unlock_all(const struct select *s, uint32_t m)
+{
+    for (uint32_t k = m; k-- > 0;)
+        if (k == 0 || lock_at(s, k) != lock_at(s, k - 1))
+            weft__release(lock_at(s, k));
+}
+
+/* ---- The wait ---- */
+
+/* Step 2, all locks held. */
+static int try_all_locked(struct select *s, weft__wakes *wakes)
+{
+    for (uint32_t k = 0, i = s->start; k < s->n; k++, i = i + 1 == s->n ? 0 : i + 1) {
+        weft_select_case *c = &s->cases[i];
+        if (!is_waitable(c))
+            continue;
+        int r = try_case(c, wakes);
+        if (r != -EAGAIN) {
+            c->result = r;
+            return (int)i;
+        }
+    }
+    return -EAGAIN;
+}
+
+/* Step 3, all locks held. */
+static void link_all_locked(struct select *s)
+{
+    weft__wait_begin(s->self, "select", s->cases);
+    for (uint32_t i = 0; i < s->n; i++) {
+        weft_select_case *c = &s->cases[i];
+        if (!is_waitable(c))
+            continue;
+        const weft__waitable_ops *ops = c->weft__ops;
+        weft__wait_node *node = weft__case_node(c);
+        node->parker = s->self;
+        node->index = i;
+        ops->link_locked(c->weft__object, node);
+    }
+}
+
+static int wait_for_one(struct select *s, weft_time deadline)
+{
+    weft_time limit = s->time < deadline ? s->time : deadline;
+    weft__wakes wakes = {NULL, NULL};
+    uint32_t m = sort_locks(s);
+    lock_all(s, m);
+    int r = try_all_locked(s, &wakes);
+    if (r != -EAGAIN) {
+        unlock_all(s, m);
+        weft__wakes_run(&wakes);
+        return r;
+    }
+    link_all_locked(s);
+    unlock_all(s, m);
+
+    uint32_t outcome = weft__wait_commit(s->self, limit);
+    for (uint32_t i = 0; i < s->n; i++) { /* step 4 */
+        weft_select_case *c = &s->cases[i];
+        if (i != outcome && is_waitable(c))
+            weft__node_retract(c->weft__ops, c->weft__object, c->weft__lock, weft__case_node(c));
+    }
+    if (outcome < s->n) {
+        s->cases[outcome].result = weft__case_node(&s->cases[outcome])->result;
+        return (int)outcome;
+    }
+    if (outcome == WEFT__CANCELED)
+        return -ECANCELED;
+    if (s->time > deadline || s->time == WEFT_NEVER)
+        return -ETIMEDOUT;
+    s->cases[s->time_index].result = 0;
+    return (int)s->time_index;
+}
+
+int weft_select(weft_select_case *cases, size_t n, unsigned flags, weft_time deadline)
+{
+    if (n > WEFT_SELECT_MAX || (n && !cases) || (flags & ~WEFT_SELECT_ORDERED))
+        return -EINVAL;
+    struct select s = {.cases = cases, .n = (uint32_t)n, .time = WEFT_NEVER};
+    s.self = weft__self();
+    if (!look_at_cases(&s) || (s.on == 0 && deadline == WEFT_NEVER))
+        return -EINVAL;
+    if (deadline != WEFT_TRY) {
+        int r = weft__checkpoint(s.self);
+        if (r)
+            return r;
+    }
+    if (n > 1 && !(flags & WEFT_SELECT_ORDERED))
+        s.start = (uint32_t)((uint64_t)weft__parker_random(s.self) * n >> 32);
+    int r = try_each(&s);
+    if (r != -EAGAIN || deadline == WEFT_TRY)
+        return r;
+    if (deadline != WEFT_NEVER && weft__sys_now() >= deadline)
+        return -ETIMEDOUT;
+    return wait_for_one(&s, deadline);
+}
