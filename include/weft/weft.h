@@ -10,6 +10,7 @@
 #include "weft/event.h"
 #include "weft/mutex.h"
 #include "weft/runtime.h"
+#include "weft/select.h"
 #include "weft/task.h"
 #include "weft/timer.h"
 #include "weft/waitgroup.h"
