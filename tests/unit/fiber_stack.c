@@ -150,6 +150,7 @@ static void the_last_given_is_the_next_taken(void **state)
     weft__stack *s[600];
     for (int i = 0; i < 600; i++) {
         s[i] = weft__stack_take(p);
+        assert_in_range(s[i]->size, WEFT__STACK_DEFAULT - 1023, WEFT__STACK_DEFAULT);
         for (int k = 0; k < i; k++)
             assert_true((char *)s[k]->low + s[k]->size <= (char *)s[i]->low ||
                         (char *)s[i]->low + s[i]->size <= (char *)s[k]->low);
@@ -361,6 +362,9 @@ static void trim_spares_stacks_in_use(void **state)
     weft__stack_pool_trim(p, 0);
     assert_int_equal(stats_of(p).stacks_used, 4);
     assert_int_equal(stats_of(p).slabs, 4);
+    weft__stack *clean = weft__stack_take(p);
+    assert_int_equal(weft__stack_high_water(clean), 0);
+    weft__stack_give(p, clean);
     for (int i = 7; i < 1000; i += 300) {
         for (int k = 1; k <= 9000; k++)
             assert_int_equal(((char *)s[i]->low)[s[i]->size - (size_t)k], 0x21);
@@ -383,6 +387,8 @@ static void the_cache_is_bounded_and_lifo(void **state)
     for (int i = 0; i < 200; i++) {
         weft__stack_cache_give(&c, s[i]);
         assert_true(c.count <= WEFT__STACK_CACHE);
+        for (size_t k = 0; k < c.count && k <= (size_t)i; k++) /* the latest, in order */
+            assert_ptr_equal(c.stacks[c.count - 1 - k], s[(size_t)i - k]);
     }
     assert_ptr_equal(weft__stack_cache_take(&c), s[199]);
     assert_ptr_equal(weft__stack_cache_take(&c), s[198]);

@@ -103,7 +103,8 @@ static void on_profile(int signal_number)
     int n = backtrace(at, 64);
     __atomic_fetch_add(&samples, 1, __ATOMIC_RELAXED);
 #ifdef HAVE_BEGIN
-    if (within(at[n - 1], (uintptr_t)weft__context_begin - 1, 32))
+    if (within(at[n - 1], (uintptr_t)weft__context_begin - 1, 32) ||
+        within(at[n - 1], (uintptr_t)weft__context_call, 256))
         __atomic_fetch_add(&ended_well, 1, __ATOMIC_RELAXED);
 #endif
     if (n >= 64)
@@ -204,8 +205,8 @@ static void profiling_signals_find_a_sound_stack(void **state)
     print_message("%d samples, %d within the switch, %d walked to the start of the fiber\n",
                   samples, in_switch, ended_well);
 #ifdef HAVE_BEGIN
-    /* All but those that hit a thread before or after its fibers. */
-    assert_true(ended_well >= samples / 2);
+    /* All but the few that hit a thread before or after its fibers. */
+    assert_true(ended_well >= samples - 10 - samples / 20);
 #endif
 }
 
