@@ -131,7 +131,7 @@ static void spawn_commit(struct weft_runtime *rt, weft__worker *w, weft_task *t,
 int weft_spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
                weft_task **ret_task)
 {
-    weft__worker *w;
+    weft__worker *w = NULL;
     weft_task *t = NULL;
     if (!fn)
         return -EINVAL;
@@ -154,7 +154,7 @@ int weft_go(weft_fn fn, void *arg)
 int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
                     const weft_spawn_options *options, weft_task **ret_task)
 {
-    weft__worker *w;
+    weft__worker *w = NULL;
     weft_task *t = NULL;
     void *box = NULL;
     if (!fn || state_size > (1u << 20))

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "harness.h"
 #include "weft/runtime.h"
 #include "weft/task.h"
 
@@ -309,7 +310,8 @@ static void handles_outlive_the_runtime(void **state)
 static void runtimes_come_and_go(void **state)
 {
     (void)state;
-    for (int i = 0; i < 100; i++) {
+    uint64_t rounds = test_rounds(100); /* mapping stacks is dear under the sanitizers */
+    for (uint64_t i = 0; i < rounds; i++) {
         weft_runtime *rt = runtime(2);
         atom_store_rlx(&counter, 0u);
         for (int k = 0; k < 100; k++)
