@@ -66,6 +66,10 @@ weft__context_swap:
     str     x9, [sp]
     mov     x10, sp
     str     x10, [x0]
+    /* For debuggers: the pc that fits a suspended context's saved stack pointer. */
+    .globl  weft__context_parked
+    .hidden weft__context_parked
+weft__context_parked:
     mov     sp, x1                  /* from here on the other stack */
 .Lresume:                           /* x9: the fpcr now in force */
     ldr     x10, [sp]

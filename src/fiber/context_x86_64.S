@@ -57,6 +57,10 @@ weft__context_swap:
     movl    (%rsp), %eax
     movzwl  4(%rsp), %ecx
     movq    %rsp, (%rdi)
+    /* For debuggers: the pc that fits a suspended context's saved stack pointer. */
+    .globl  weft__context_parked
+    .hidden weft__context_parked
+weft__context_parked:
     movq    %rsi, %rsp              /* from here on the other stack */
 .Lresume:                           /* eax, cx: the control words now in force */
     cmpl    (%rsp), %eax

@@ -54,6 +54,16 @@ static inline bool mini_in_range(uintmax_t v, uintmax_t low, uintmax_t high)
                #v " is out of range")
 #define print_message(...) printf(__VA_ARGS__)
 
+static inline bool mini_passes(const struct CMUnitTest *test, void **state)
+{
+    jmp_buf escape;
+    mini_escape = &escape;
+    if (setjmp(escape) != 0)
+        return false;
+    test->function(state);
+    return true;
+}
+
 static inline int mini_run(const struct CMUnitTest *tests, size_t count, int (*setup)(void **),
                            int (*teardown)(void **))
 {
@@ -62,11 +72,7 @@ static inline int mini_run(const struct CMUnitTest *tests, size_t count, int (*s
     if (setup && setup(&state) != 0)
         return 99;
     for (size_t i = 0; i < count; i++) {
-        jmp_buf escape;
-        mini_escape = &escape;
-        bool bad = setjmp(escape) != 0;
-        if (!bad)
-            tests[i].function(&state);
+        bool bad = !mini_passes(&tests[i], &state);
         printf("%-8s %s\n", bad ? "FAILED" : "ok", tests[i].name);
         fflush(stdout);
         failed += bad;

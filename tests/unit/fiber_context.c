@@ -76,7 +76,7 @@ static void values_pass_and_a_million_switches_work(void **state)
 static WEFT__NOINLINE uint64_t mix(struct fiber *f, uint64_t seed, int rounds)
 {
     uint64_t v[LIVE];
-    double d[8];
+    double d[8], a = (double)(seed % 100), b = 0;
     for (unsigned i = 0; i < LIVE; i++)
         v[i] = seed * (i + 1);
     for (unsigned i = 0; i < 8; i++)
@@ -86,10 +86,16 @@ static WEFT__NOINLINE uint64_t mix(struct fiber *f, uint64_t seed, int rounds)
             v[i] = v[i] * 6364136223846793005ULL + v[(i + 1) % LIVE];
         for (unsigned i = 0; i < 8; i++)
             d[i] += 0.5 * (i + 1);
+        a = a * 3 + 1; /* scalars: kept in registers where some are callee-saved */
+        b = b * 5 - a;
         if (f)
             weft__context_switch(&f->self, f->back);
     }
-    uint64_t sum = 0;
+    union {
+        double d;
+        uint64_t u;
+    } bits_a = {a}, bits_b = {b};
+    uint64_t sum = bits_a.u ^ bits_b.u;
     for (unsigned i = 0; i < LIVE; i++)
         sum ^= v[i];
     for (unsigned i = 0; i < 8; i++)
