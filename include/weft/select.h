@@ -34,6 +34,8 @@ extern "C" {
 struct weft_channel;
 struct weft_event;
 struct weft_waitgroup;
+struct weft_value;
+struct weft_semaphore;
 
 /* One case, made by a weft_case_... function; `off` and `result` are the caller's,
  * the rest is private and the storage of the wait, so nothing is allocated. A case
@@ -80,10 +82,14 @@ WEFT_API WEFT_MUST_USE int weft_select(weft_select_case *cases, size_t n, unsign
 WEFT_API weft_select_case weft_case_send(struct weft_channel *ch, const void *item);
 WEFT_API weft_select_case weft_case_recv(struct weft_channel *ch, void *item);
 
-/* The event is set; the wait group is at zero. The result is 0.
+/* The event is set; the value is set (read it with weft_value_wait and WEFT_TRY); the
+ * wait group is at zero; n permits are acquired, as by weft_semaphore_acquire. The
+ * result is 0.
  * Callable from: any thread, any task. */
 WEFT_API weft_select_case weft_case_event(struct weft_event *e);
+WEFT_API weft_select_case weft_case_value(struct weft_value *v);
 WEFT_API weft_select_case weft_case_waitgroup(struct weft_waitgroup *wg);
+WEFT_API weft_select_case weft_case_semaphore(struct weft_semaphore *s, unsigned n);
 
 /* A time has come (absolute ns; WEFT_NEVER: never, a time in the past: ready at
  * once). The result is 0. Callable from: any thread, any task. */

@@ -5,14 +5,20 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include "weft/barrier.h"
 #include "weft/base.h"
 #include "weft/channel.h"
+#include "weft/cond.h"
 #include "weft/event.h"
 #include "weft/mutex.h"
+#include "weft/once.h"
 #include "weft/runtime.h"
+#include "weft/rwlock.h"
 #include "weft/select.h"
+#include "weft/semaphore.h"
 #include "weft/task.h"
 #include "weft/timer.h"
+#include "weft/value.h"
 #include "weft/waitgroup.h"
 #include "weft/waker.h"
 

@@ -6,7 +6,9 @@
 
 #include "sync/channel.h"
 #include "sync/event.h"
+#include "sync/permits.h"
 #include "sync/waitgroup.h"
+#include "weft/value.h"
 
 static weft_select_case bad(void)
 {
@@ -34,6 +36,21 @@ weft_select_case weft_case_recv(weft_channel *ch, void *item)
 weft_select_case weft_case_event(weft_event *e)
 {
     return e ? weft__case_of(&weft__event_ops, e, weft__event_lock(e), NULL) : bad();
+}
+
+weft_select_case weft_case_value(weft_value *v)
+{
+    return v ? weft__case_of(&weft__value_ops, &v->weft__set, weft__event_lock(&v->weft__set), NULL)
+             : bad();
+}
+
+weft_select_case weft_case_semaphore(weft_semaphore *s, unsigned n)
+{
+    if (!s || n > WEFT_SEMAPHORE_MAX)
+        return bad();
+    weft_select_case c = weft__case_of(&weft__semaphore_ops, s, weft__semaphore_lock(s), NULL);
+    weft__case_node(&c)->arg = n;
+    return c;
 }
 
 weft_select_case weft_case_waitgroup(weft_waitgroup *wg)

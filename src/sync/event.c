@@ -87,6 +87,13 @@ const weft__waitable_ops weft__event_ops = {
     .unlink_locked = event_unlink,
 };
 
+const weft__waitable_ops weft__value_ops = {
+    .what = "value",
+    .try_locked = event_try,
+    .link_locked = event_link,
+    .unlink_locked = event_unlink,
+};
+
 weft__lock *weft__event_lock(weft_event *e)
 {
     return &of(e)->lock;
@@ -94,11 +101,9 @@ weft__lock *weft__event_lock(weft_event *e)
 
 /* ---- The calls ---- */
 
-int weft_event_wait(weft_event *event, weft_time deadline)
+int weft__event_wait(const weft__waitable_ops *ops, weft_event *event, weft_time deadline)
 {
     struct event *e = of(event);
-    if (!e)
-        return -EINVAL;
     /* Pairs with set. */
     bool set = (atom_load_acq(&e->state) & SET) != 0;
     if (deadline == WEFT_TRY)
@@ -106,7 +111,12 @@ int weft_event_wait(weft_event *event, weft_time deadline)
     if (set)
         return weft__checkpoint(weft__self());
     weft__wait_node n;
-    return weft__wait_on(&weft__event_ops, e, &e->lock, &n, deadline);
+    return weft__wait_on(ops, e, &e->lock, &n, deadline);
+}
+
+int weft_event_wait(weft_event *e, weft_time deadline)
+{
+    return e ? weft__event_wait(&weft__event_ops, e, deadline) : -EINVAL;
 }
 
 int weft_event_set(weft_event *event)
