@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Mutex and channel, between fibers, and between fibers and plain threads.
+ */
+#include "bench.h"
+
+#include "weft/channel.h"
+#include "weft/mutex.h"
+
+#include <pthread.h>
+
+/* --- mutex --- */
+
+enum { LOCKS = 1000000, LOCKERS = 8, LOCKS_EACH = 100000 };
+
+typedef struct counter {
+    weft_mutex mutex;
+    long value;
+    long each;
+    int failed;
+} counter;
+
+static int locker(void *p)
+{
+    counter *c = p;
+    for (long i = 0; i < c->each; i++) {
+        if (weft_mutex_lock(&c->mutex, WEFT_NEVER))
+            return -1;
+        c->value++;
+        weft_mutex_unlock(&c->mutex);
+    }
+    return 0;
+}
+
+static void run_mutex(bench *b, bench_sample *out)
+{
+    int n = (int)b->c->a;
+    counter c = {.mutex = WEFT_MUTEX_INIT, .each = n == 1 ? LOCKS : LOCKS_EACH};
+    weft_task *task[LOCKERS];
+    int failed = 0;
+    weft_time t0 = weft_now();
+    if (n == 1) {
+        failed = locker(&c);
+    } else {
+        for (int i = 0; i < n; i++)
+            bench_check(weft_spawn(b->rt, locker, &c, NULL, &task[i]) == 0, "weft_spawn");
+        for (int i = 0; i < n; i++)
+            failed |= weft_task_join(task[i], WEFT_NEVER, NULL);
+    }
+    out->ns = bench_ns(t0);
+    out->n = (uint64_t)(n * c.each);
+    for (int i = 0; n > 1 && i < n; i++)
+        weft_task_unref(task[i]);
+    bench_check(!failed && c.value == n * c.each, "no increment was lost");
+}
+
+static const bench_case mutex_cases[] = {
+    {.variant = "uncontended", .run = run_mutex, .workers = 1, .flags = BENCH_INSIDE, .a = 1},
+    {.variant = "8x/1w", .run = run_mutex, .workers = 1, .flags = BENCH_INSIDE, .a = LOCKERS},
+    {.variant = "8x/2w", .run = run_mutex, .workers = 2, .flags = BENCH_INSIDE, .a = LOCKERS},
+};
+BENCH_WORKLOAD(mutex, "lock and unlock; ns per pair", mutex_cases);
+
+/* --- channel --- */
+
+enum { ITEMS = 1000000, ENDS_MAX = 4 };
+enum { FIBERS, THREAD_TO_FIBER, FIBER_TO_THREAD };
+
+typedef struct stream {
+    weft_channel *ch;
+    uint64_t first, count; /* a sender's */
+    uint64_t got, sum;     /* a receiver's */
+    int error;
+} stream;
+
+static int sender(void *p)
+{
+    stream *s = p;
+    for (uint64_t i = s->first; i < s->first + s->count; i++) {
+        s->error = weft_channel_send(s->ch, &i, WEFT_NEVER);
+        if (s->error)
+            break;
+    }
+    return 0;
+}
+
+static int receiver(void *p)
+{
+    stream *s = p;
+    uint64_t item;
+    while (weft_channel_recv(s->ch, &item, WEFT_NEVER) == 0) {
+        s->got++;
+        s->sum += item;
+    }
+    return 0;
+}
+
+static void *sender_thread(void *p)
+{
+    sender(p);
+    return NULL;
+}
+
+static void *receiver_thread(void *p)
+{
+    receiver(p);
+    return NULL;
+}
+
+typedef struct end {
+    weft_task *task;
+    pthread_t thread;
+} end;
+
+static void start_end(bench *b, end *e, bool thread, weft_fn fn, void *(*body)(void *), stream *s)
+{
+    e->task = NULL;
+    bench_check((thread ? pthread_create(&e->thread, NULL, body, s)
+                        : weft_spawn(b->rt, fn, s, NULL, &e->task)) == 0,
+                "start an end of the channel");
+}
+
+static void join_end(end *e)
+{
+    if (!e->task) {
+        pthread_join(e->thread, NULL);
+        return;
+    }
+    bench_check(weft_task_join(e->task, WEFT_NEVER, NULL) == 0, "join");
+    weft_task_unref(e->task);
+}
+
+#define CHANNEL_SHAPE(ends, kind) ((ends) + 16 * (kind))
+
+static void run_channel(bench *b, bench_sample *out)
+{
+    int n = (int)b->c->b % 16, kind = (int)b->c->b / 16;
+    uint64_t items = b->quick ? ITEMS / 10 : ITEMS, per = items / (uint64_t)n, got = 0, sum = 0;
+    stream tx[ENDS_MAX] = {{0}}, rx[ENDS_MAX] = {{0}};
+    end tx_end[ENDS_MAX], rx_end[ENDS_MAX];
+    weft_channel *ch;
+    bench_check(weft_channel_new(sizeof(uint64_t), (size_t)b->c->a, NULL, &ch) == 0, "channel");
+    weft_time t0 = weft_now();
+    for (int i = 0; i < n; i++) {
+        tx[i] = (stream){.ch = ch, .first = (uint64_t)i * per, .count = per};
+        start_end(b, &tx_end[i], kind == THREAD_TO_FIBER, sender, sender_thread, &tx[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        rx[i] = (stream){.ch = ch};
+        start_end(b, &rx_end[i], kind == FIBER_TO_THREAD, receiver, receiver_thread, &rx[i]);
+    }
+    for (int i = 0; i < n; i++)
+        join_end(&tx_end[i]);
+    weft_channel_close(ch);
+    for (int i = 0; i < n; i++)
+        join_end(&rx_end[i]);
+    out->ns = bench_ns(t0);
+    out->n = items;
+    for (int i = 0; i < n; i++) {
+        got += rx[i].got;
+        sum += rx[i].sum;
+        bench_check(tx[i].error == 0, "send");
+    }
+    bench_check(got == items && sum == items * (items - 1) / 2, "every item came once");
+    weft_channel_unref(ch);
+}
+
+#define CHANNEL(label, w, cap, ends, kind)                                                         \
+    {                                                                                              \
+        .variant = label, .run = run_channel, .workers = w, .repeats = 5, .a = cap,                \
+        .b = CHANNEL_SHAPE(ends, kind), .flags = (kind) == FIBERS ? BENCH_INSIDE : 0               \
+    }
+static const bench_case channel_cases[] = {
+    CHANNEL("cap0/1w", 1, 0, 1, FIBERS),
+    CHANNEL("cap0/2w", 2, 0, 1, FIBERS),
+    CHANNEL("cap1/1w", 1, 1, 1, FIBERS),
+    CHANNEL("cap1/2w", 2, 1, 1, FIBERS),
+    CHANNEL("cap128/1w", 1, 128, 1, FIBERS),
+    CHANNEL("cap128/2w", 2, 128, 1, FIBERS),
+    CHANNEL("cap128/4x4/1w", 1, 128, 4, FIBERS),
+    CHANNEL("cap128/4x4/2w", 2, 128, 4, FIBERS),
+    CHANNEL("cap128/thread_to_fiber", 1, 128, 1, THREAD_TO_FIBER),
+    CHANNEL("cap128/fiber_to_thread", 1, 128, 1, FIBER_TO_THREAD),
+};
+BENCH_WORKLOAD(channel, "1,000,000 u64 from producers to consumers; ns per item", channel_cases);
