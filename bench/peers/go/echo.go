@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+package main
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+)
+
+// An echo server on one processor; never returns.
+func echo(port string) {
+	runtime.GOMAXPROCS(1)
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	check(err == nil, "listen")
+	fmt.Println("ready")
+	for {
+		c, err := l.Accept()
+		check(err == nil, "accept")
+		go func() {
+			defer c.Close()
+			var buffer [1024]byte
+			for {
+				n, err := c.Read(buffer[:])
+				if err != nil {
+					return
+				}
+				if _, err = c.Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
