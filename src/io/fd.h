@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fd.h -- the handle of a descriptor, for the files of this room.
+ *
+ * A handle has two directions. Each has a word that says whether it may be ready,
+ * and a queue of those who wait for it:
+ *
+ *   READY   a call is worth trying. Clear only after a call said that it is not and
+ *           no event came since that call began.
+ *   ENDS    the last event told of an end or an error: a short read is then no sign
+ *           that the next one would find nothing.
+ *   tick    the upper bits, one more with every event, so that clearing READY by
+ *           compare-and-swap fails when an event came meanwhile.
+ *
+ * Invariants
+ *   F1  Waiters are queued under `lock` while READY is clear; every event sets READY
+ *       and pops one waiter, under `lock`.
+ *   F2  If READY is set and somebody waits, then somebody woken is on his way who will
+ *       clear it or pop the next one (settle). So each event wakes one waiter, and
+ *       none is forgotten.
+ *   F3  The descriptor is closed when CLOSED is set and no call is inside a system
+ *       call on it, by whoever sees both; so its number is never another's under us.
+ *   F4  `poller` changes under `attaching` only. A handle without one has never had to
+ *       wait in a fiber, and costs no registration.
+ *
+ * Who may touch what
+ *   number, flags      constant
+ *   state, uses        any, by atomic operations
+ *   waiters            under lock; `waiting` is written under lock and read anywhere
+ *   poller, key        under attaching; `poller` is read anywhere as a hint
+ *   owner              written when the handle gets a driver or a bell, read anywhere
+ *   bell               set once under lock; read by whoever is inside
+ *
+ * fork(): `owner` is the process in which the handle last got a driver or a bell. In
+ * another one both belong to the parent and are left alone.
+ */
+#ifndef WEFT_SRC_IO_FD_H
+#define WEFT_SRC_IO_FD_H
+
+#include "io/poller.h"
+#include "weft/io.h"
+
+enum {
+    WEFT__DIR_READY = 1,
+    WEFT__DIR_ENDS = 2,
+    WEFT__DIR_TICK = 4,
+};
+
+#define WEFT__FD_CLOSED 0x80000000u /* in `uses`, above the count */
+
+enum {
+    WEFT__FD_SOCKET = 1, /* send and recv work, SIGPIPE can be suppressed */
+    WEFT__FD_STREAM = 2, /* TCP: a short read means that there is no more */
+    WEFT__FD_BORROW = 4, /* not ours to close */
+};
+
+typedef struct weft__dir {
+    weft__a32 state;
+    weft__a32 waiting;
+    weft__list waiters;
+} weft__dir;
+
+struct weft_fd {
+    int number;
+    uint32_t flags;
+    weft__a32 refs;
+    weft__a32 uses;
+    weft__lock lock;
+    weft__lock attaching;
+    weft__dir dir[2];
+    weft__a32 owner; /* a pid */
+    weft__aptr poller;
+    uint64_t key;
+    weft__a32 bell;     /* eventfd + 1 that wakes threads in poll(2) on close; 0: none */
+    weft__a32 pause_ms; /* accept's next pause when descriptors run out; racy by nature */
+};
+
+/* Makes a handle for a descriptor that is known to be non-blocking; closes it when
+ * there is no memory unless it is borrowed. */
+int weft__fd_make(int number, uint32_t flags, weft_fd **ret);
+
+/* An event: sets the state of the directions it tells of and claims one waiter of
+ * each. Takes fd->lock. Returns the number claimed. */
+int weft__fd_event(weft_fd *fd, unsigned events, weft__wakes *wakes);
+
+/* Waits until an event of `direction` comes from `poller` (from the one that the handle
+ * is attached to already, if that lives): 0, whereupon the caller tries again, or an
+ * error of weft/io.h. */
+int weft__fd_wait(weft_fd *fd, int direction, weft__poller *poller, weft_time deadline);
+
+/* One non-blocking system call: its result, or negative errno; never -EINTR. */
+typedef ssize_t (*weft__fd_call)(int number, void *args);
+
+/* A whole blocking call: tries `call`, waits for `direction` while it says -EAGAIN.
+ * `want`: with fewer bytes than this the stream has no more for now (0: no such rule). */
+ssize_t weft__fd_run(weft_fd *fd, int direction, weft__fd_call call, void *args, size_t want,
+                     weft_time deadline);
+
+#endif
