@@ -215,7 +215,11 @@ void weft__worker_sleep(weft__worker *w)
     weft__idle_register(&rt->idle, &w->sleeper, w->searching);
     /* A driver installed between the two loads has not seen us asleep. */
     bool moved = keeper && !driver && atom_load_sc(&rt->driver);
-    if (!moved && !work_anywhere(w))
+    /* All asleep and no keeper: we were sent to watch, or its holder only looked. Round
+     * once more, and the role is ours (K1). */
+    bool orphaned =
+        !keeper && weft__idle_count(&rt->idle) == rt->workers && atom_load_sc(&rt->keeper) == 0;
+    if (!moved && !orphaned && !work_anywhere(w))
         slumber(w, keeper, to_watch, driver);
     weft__idle_deregister(&rt->idle, &w->sleeper);
     atom_store_sc(&w->asleep, 0u);
