@@ -78,6 +78,8 @@ int explore_pick(struct explorer *x, int previous)
     if (!open)
         return -1;
     n->thread = stay && (open >> previous & 1) ? previous : __builtin_ctz(open);
+    if (x->s->eager)
+        n->thread = 31 - __builtin_clz(open);
     n->wanted = 1u << n->thread;
     if (x->s->all) {
         bool bound = x->s->preemptions && n->preempted >= x->s->preemptions;

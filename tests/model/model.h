@@ -40,6 +40,7 @@ struct model_scenario {
     int spurious;                  /* so many futex waits of each thread may end for no reason */
     bool all;                      /* no reduction: all orders of all steps with an address */
     int preemptions;               /* with `all`: at most so many, 0 for no bound */
+    bool eager;                    /* tries the other threads first: another way to the same */
     bool quiet;                    /* no line with the counts */
     unsigned long limit;           /* of executions; 0: a few million */
 };

@@ -143,6 +143,7 @@ static void reduction_loses_nothing(void **state)
         for (which = 0; which < 2; which++) {
             count[which] = 0;
             s.all = which == 1;
+            s.eager = which == 0 && round % 2;
             struct model_result r = model_run(&s);
             assert_false(r.failed);
             assert_true(r.complete);

@@ -199,13 +199,276 @@ static void thread_canceled(void **state)
     run_thread("thread, notifier, cancel, 2 waits", 3, 1, check_tokens);
 }
 
+/* A wait that is shielded ends as if nobody cancelled; the next call says so. */
+static void shielded(int t)
+{
+    if (t == 0) {
+        parker[0].shield = 1;
+        wait_at_gate();
+        parker[0].shield = 0;
+        int r = weft__checkpoint(&parker[0]);
+        model_check(r == 0 || r == -ECANCELED);
+    } else {
+        thread_waits(t);
+    }
+}
+
+static void check_shielded(void)
+{
+    check_not_canceled();
+    model_check(weft__checkpoint(&parker[0]) == -ECANCELED);
+}
+
+static void thread_shielded(void **state)
+{
+    (void)state;
+    deadline = WEFT_NEVER;
+    passes = openers = 2;
+    const struct model_scenario s = {.name = "thread, 2 notifiers, shield, cancel",
+                                     .threads = 4,
+                                     .setup = setup_threads,
+                                     .run = shielded,
+                                     .check = check_shielded,
+                                     .on_switch = on_switch};
+    model_must_hold(&s);
+}
+
+static void sleeps(int t)
+{
+    if (t == 0) {
+        outcome[0] = weft__sleep(deadline);
+        stamp_on_frame();
+        outcome[1] = weft__sleep(deadline);
+    } else {
+        weft__cancel(&parker[0]);
+    }
+}
+
+static void check_slept(void)
+{
+    model_check(outcome[0] == 0 || outcome[0] == -ECANCELED);
+    model_check(outcome[1] == -ECANCELED || (outcome[0] == 0 && outcome[1] == 0));
+    if (deadline == WEFT_NEVER)
+        model_check(outcome[0] == -ECANCELED);
+}
+
+static void thread_asleep(void **state)
+{
+    (void)state;
+    struct model_scenario s = {.name = "sleep for ever, 2 cancels",
+                               .threads = 3,
+                               .setup = setup_threads,
+                               .run = sleeps,
+                               .check = check_slept,
+                               .on_switch = on_switch,
+                               .spurious = 1};
+    deadline = WEFT_NEVER;
+    model_must_hold(&s);
+    s.name = "sleep, 2 cancels";
+    deadline = SOON;
+    model_must_hold(&s);
+}
+
+/* ---- A fiber: thread 0; its worker, which publishes it: thread 1 ---- */
+
+static struct {
+    weft__a32 handed;  /* the fiber's context is saved, the worker may publish */
+    weft__a32 running; /* somebody made the fiber run */
+    weft__lock timer_lock;
+    weft__parker *armed; /* its deadline, if any, has not been taken back */
+    weft__a32 successor;
+} fiber;
+
+static void sleep_until_set(weft__a32 *flag)
+{
+    while (!atom_load_acq(flag)) /* pairs with the stores and exchanges to 1 */
+        weft__sys_futex_wait(flag, 0, WEFT_NEVER);
+    atom_store_rlx(flag, 0u);
+}
+
+static void fiber_ready(weft__parker *p)
+{
+    (void)p;
+    model_check(atom_xchg_ar(&fiber.running, 1u) == 0);
+    weft__sys_futex_wake(&fiber.running, 1);
+}
+
+static void arm(weft__parker *p)
+{
+    model_acquire(&fiber.timer_lock);
+    fiber.armed = p;
+    model_release(&fiber.timer_lock);
+}
+
+static void fiber_park(weft__parker *self, weft_time limit)
+{
+    if (limit != WEFT_NEVER)
+        arm(self);
+    atom_store_rel(&fiber.handed, 1u);
+    weft__sys_futex_wake(&fiber.handed, 1);
+    sleep_until_set(&fiber.running);
+    if (limit != WEFT_NEVER)
+        arm(NULL);
+}
+
+static const weft__parker_ops fiber_ops = {fiber_park, fiber_ready, thread_yield};
+
+static void work(void)
+{
+    for (;;) {
+        sleep_until_set(&fiber.handed);
+        if (!weft__parked(&parker[0]))
+            fiber_ready(&parker[0]);
+    }
+}
+
+static void timer_fires(void)
+{
+    weft__wakes wakes = {0};
+    model_acquire(&fiber.timer_lock);
+    if (fiber.armed && weft__claim(fiber.armed, WEFT__TIMEDOUT))
+        weft__wakes_add(&wakes, fiber.armed);
+    fiber.armed = NULL;
+    model_release(&fiber.timer_lock);
+    weft__wakes_run(&wakes);
+}
+
+enum role { OPENS = 2, CANCELS, TIMES, CANCELS_SUCCESSOR };
+static enum role role[MODEL_THREADS];
+
+static void setup_fiber(void)
+{
+    setup_threads();
+    parker[0].ops = &fiber_ops;
+    memset(&fiber, 0, sizeof fiber);
+    model_name(&fiber, sizeof fiber, "fiber");
+}
+
+static void fiber_waits(int t)
+{
+    switch (t) {
+    case 0:
+        wait_at_gate();
+        return;
+    case 1:
+        work();
+        return;
+    default:
+        break;
+    }
+    switch (role[t]) {
+    case OPENS:
+        gate_open();
+        break;
+    case CANCELS:
+        weft__cancel(&parker[0]);
+        break;
+    case TIMES:
+        timer_fires();
+        break;
+    case CANCELS_SUCCESSOR:
+        sleep_until_set(&fiber.successor);
+        weft__cancel(&parker[0]);
+        break;
+    }
+}
+
+/* The first task of this parker's memory ends, and another begins in it. */
+static void two_lives(int t)
+{
+    if (t != 0) {
+        fiber_waits(t);
+        return;
+    }
+    outcome[0] = gate_pass(deadline);
+    stamp_on_frame();
+    weft__parker_init(&parker[0], &fiber_ops);
+    atom_store_rel(&fiber.successor, 1u); /* pairs with sleep_until_set */
+    weft__sys_futex_wake(&fiber.successor, 1);
+    outcome[1] = gate_pass(deadline);
+    received = (outcome[0] == 0) + (outcome[1] == 0);
+}
+
+static void check_two_lives(void)
+{
+    check_tokens();
+    model_check(outcome[0] == 0 && outcome[1] == -ECANCELED);
+}
+
+static void run_fiber(const char *name, void (*run)(int), void (*check)(void), int threads)
+{
+    const struct model_scenario s = {.name = name,
+                                     .threads = threads,
+                                     .setup = setup_fiber,
+                                     .run = run,
+                                     .check = check,
+                                     .on_switch = on_switch,
+                                     .may_sleep = 1u << 1};
+    model_must_hold(&s);
+}
+
+static void fiber_and_two_notifiers(void **state)
+{
+    (void)state;
+    deadline = WEFT_NEVER;
+    passes = openers = 2;
+    role[2] = role[3] = OPENS;
+    run_fiber("fiber, 2 notifiers, 2 waits", fiber_waits, check_not_canceled, 4);
+}
+
+static void fiber_canceled(void **state)
+{
+    (void)state;
+    deadline = WEFT_NEVER;
+    passes = 2;
+    openers = 1;
+    role[2] = OPENS;
+    role[3] = CANCELS;
+    run_fiber("fiber, notifier, cancel, 2 waits", fiber_waits, check_tokens, 4);
+}
+
+static void fiber_with_a_deadline(void **state)
+{
+    (void)state;
+    deadline = SOON;
+    passes = 1;
+    openers = 2;
+    role[2] = role[3] = OPENS;
+    role[4] = TIMES;
+    run_fiber("fiber, 2 notifiers, timer", fiber_waits, check_not_canceled, 5);
+}
+
+static void fiber_with_everything(void **state)
+{
+    (void)state;
+    deadline = SOON;
+    passes = openers = 1;
+    role[2] = OPENS;
+    role[3] = TIMES;
+    role[4] = CANCELS;
+    run_fiber("fiber, notifier, timer, cancel", fiber_waits, check_tokens, 5);
+}
+
+static void fiber_memory_is_reused(void **state)
+{
+    (void)state;
+    deadline = WEFT_NEVER;
+    passes = 2;
+    openers = 1;
+    role[2] = OPENS;
+    role[3] = CANCELS_SUCCESSOR;
+    run_fiber("fiber, 2 tasks in the same memory", two_lives, check_two_lives, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thread_and_two_notifiers),
-        cmocka_unit_test(thread_with_a_deadline),
-        cmocka_unit_test(thread_with_everything),
-        cmocka_unit_test(thread_canceled),
+        cmocka_unit_test(thread_and_two_notifiers), cmocka_unit_test(thread_with_a_deadline),
+        cmocka_unit_test(thread_with_everything),   cmocka_unit_test(thread_canceled),
+        cmocka_unit_test(thread_shielded),          cmocka_unit_test(thread_asleep),
+        cmocka_unit_test(fiber_and_two_notifiers),  cmocka_unit_test(fiber_canceled),
+        cmocka_unit_test(fiber_with_a_deadline),    cmocka_unit_test(fiber_with_everything),
+        cmocka_unit_test(fiber_memory_is_reused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
