@@ -12,16 +12,7 @@
  *   W4  the queue is empty at the end; a node left behind is a race, as in W2
  *   W5  a cancelled waiter does not sleep on: a deadlock
  */
-#include "unit_test.h"
-
-#include "model.h"
-#include "model_lock.h"
-
-#define weft__acquire model_acquire
-#define weft__release model_release
-#include "../../src/wait/wait.c"
-
-enum { SOON = 2000000 };
+#include "model_wait.h"
 
 /* ---- The gate ---- */
 
@@ -90,16 +81,10 @@ static WEFT__NOINLINE void stamp_on_frame(void)
 
 /* ---- What the scenarios share ---- */
 
-static weft__parker parker[MODEL_THREADS], *slot;
 static weft_time deadline;
 static int passes;  /* how often the waiter goes through */
 static int openers; /* threads 1.. that open the gate once each */
 static int outcome[2], received;
-
-static void on_switch(int t)
-{
-    slot = &parker[t];
-}
 
 static void setup_threads(void)
 {
@@ -108,11 +93,8 @@ static void setup_threads(void)
     gate.tokens = 0;
     received = 0;
     outcome[0] = outcome[1] = 1;
-    weft__self_slot(&slot);
-    for (int t = 0; t < MODEL_THREADS; t++)
-        weft__parker_init(&parker[t], &thread_ops);
+    parkers_setup();
     model_name(&gate, sizeof gate, "gate");
-    model_name(parker, sizeof parker, "parker");
 }
 
 static void wait_at_gate(void)
@@ -160,7 +142,7 @@ static void run_thread(const char *name, int threads, int spurious, void (*check
                                      .setup = setup_threads,
                                      .run = thread_waits,
                                      .check = check,
-                                     .on_switch = on_switch,
+                                     .on_switch = parkers_on_switch,
                                      .spurious = spurious};
     model_must_hold(&s);
 }
@@ -176,7 +158,7 @@ static void thread_and_two_notifiers(void **state)
 static void thread_with_a_deadline(void **state)
 {
     (void)state;
-    deadline = SOON;
+    deadline = MODEL_SOON;
     passes = openers = 2;
     run_thread("thread, 2 notifiers, deadline, 2 waits", 3, 1, check_not_canceled);
 }
@@ -184,7 +166,7 @@ static void thread_with_a_deadline(void **state)
 static void thread_with_everything(void **state)
 {
     (void)state;
-    deadline = SOON;
+    deadline = MODEL_SOON;
     passes = 1;
     openers = 2;
     run_thread("thread, 2 notifiers, deadline, cancel", 4, 0, check_tokens);
@@ -229,7 +211,7 @@ static void thread_shielded(void **state)
                                      .setup = setup_threads,
                                      .run = shielded,
                                      .check = check_shielded,
-                                     .on_switch = on_switch};
+                                     .on_switch = parkers_on_switch};
     model_must_hold(&s);
 }
 
@@ -260,12 +242,12 @@ static void thread_asleep(void **state)
                                .setup = setup_threads,
                                .run = sleeps,
                                .check = check_slept,
-                               .on_switch = on_switch,
+                               .on_switch = parkers_on_switch,
                                .spurious = 1};
     deadline = WEFT_NEVER;
     model_must_hold(&s);
     s.name = "sleep, 2 cancels";
-    deadline = SOON;
+    deadline = MODEL_SOON;
     model_must_hold(&s);
 }
 
@@ -402,7 +384,7 @@ static void run_fiber(const char *name, void (*run)(int), void (*check)(void), i
                                      .setup = setup_fiber,
                                      .run = run,
                                      .check = check,
-                                     .on_switch = on_switch,
+                                     .on_switch = parkers_on_switch,
                                      .may_sleep = 1u << 1};
     model_must_hold(&s);
 }
@@ -430,7 +412,7 @@ static void fiber_canceled(void **state)
 static void fiber_with_a_deadline(void **state)
 {
     (void)state;
-    deadline = SOON;
+    deadline = MODEL_SOON;
     passes = 1;
     openers = 2;
     role[2] = role[3] = OPENS;
@@ -441,7 +423,7 @@ static void fiber_with_a_deadline(void **state)
 static void fiber_with_everything(void **state)
 {
     (void)state;
-    deadline = SOON;
+    deadline = MODEL_SOON;
     passes = openers = 1;
     role[2] = OPENS;
     role[3] = TIMES;
