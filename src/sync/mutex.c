@@ -40,8 +40,12 @@ enum { LOCKED = 1, WAITERS = 2, WOKEN = 4 };
 
 enum { WOKEN_TO_TRY = 1 }; /* a wait's result; 0: the mutex was handed over */
 
-#define STARVED         (1 * WEFT_MSEC)
-#define SPINS           64
+#define STARVED (1 * WEFT_MSEC)
+#ifdef WEFT_MODEL
+#define SPINS 1 /* more only repeat what one can show */
+#else
+#define SPINS 64
+#endif
 #define SPINS_MIN_SHIFT 4
 
 struct mutex {
