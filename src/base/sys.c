@@ -15,6 +15,7 @@
 
 #if defined(__linux__) && !defined(WEFT_NO_FUTEX)
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #define WEFT_FUTEX 1
 #endif
@@ -124,6 +125,40 @@ unsigned weft__sys_cpu(void)
     return 0;
 #endif
 }
+
+#if defined(__SANITIZE_THREAD__) || defined(WEFT_MODEL)
+#define BARRIER_HIDDEN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define BARRIER_HIDDEN 1
+#endif
+#endif
+
+#if defined(WEFT_FUTEX) && defined(SYS_membarrier) && !defined(BARRIER_HIDDEN)
+
+bool weft__sys_barrier_usable(void)
+{
+    /* Registering again is harmless. */
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void weft__sys_barrier(void)
+{
+    WEFT__CHECK(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0);
+}
+
+#else
+
+bool weft__sys_barrier_usable(void)
+{
+    return false;
+}
+
+void weft__sys_barrier(void)
+{
+}
+
+#endif
 
 unsigned weft__sys_cpus(void)
 {

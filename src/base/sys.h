@@ -29,6 +29,14 @@ unsigned weft__sys_cpu(void);
 /* Processors the process may run on, at least 1. */
 unsigned weft__sys_cpus(void);
 
+/* Makes a full memory barrier happen on every other thread of the process, between some
+ * two of its instructions (membarrier(2)): where one side of a store-then-load agreement
+ * is hot and the other rare, the rare side pays for both. False when the system has none,
+ * or when a checker must see the order in the atomics themselves: then both sides have to
+ * be sequentially consistent. The answer never changes within a process. */
+bool weft__sys_barrier_usable(void);
+void weft__sys_barrier(void);
+
 /* 64 bits that differ between processes and calls. */
 uint64_t weft__sys_seed(void);
 

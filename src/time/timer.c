@@ -40,72 +40,21 @@ weft_time weft__timer_next(weft_time deadline, weft_time period, unsigned policy
     return add_time(reached, period);
 }
 
-/* -- under the shard's lock -------------------------------------------------------- */
-
-/* An entry outside of the wheel that is linked is on the immediate list. */
-static void unlink_entry(weft__shard *s, weft__timer *t)
-{
-    if (!weft__wheel_remove(&s->wheel, &t->entry)) {
-        weft__list_remove(&t->entry.link);
-        s->immediate_count--;
-    }
-}
-
-void weft__timer_unlink_locked(weft__timer *t)
-{
-    weft__shard *s = t->shard;
-    unlink_entry(s, t);
-    if (weft__timer_word(t) & WEFT__TIMER_WEAK)
-        s->weak--;
-    if (s->context->max_pending)
-        atom_sub_rlx(&s->context->pending, (uint64_t)1);
-}
-
-bool weft__timer_arm_locked(weft__timer *t, weft_time deadline)
-{
-    weft__shard *s = t->shard;
-    weft_timer_context *c = s->context;
-    uint32_t word = weft__timer_word(t);
-    if (phase_of(word) == WEFT__TIMER_ARMED) {
-        unlink_entry(s, t);
-    } else {
-        s->weak += (word & WEFT__TIMER_WEAK) != 0;
-        if (!(word & WEFT__TIMER_CALLBACK))
-            weft__slot_reset(&t->u.slot); /* its poller is not polling: it arms, or none does */
-        weft__timer_set(t, word, WEFT__TIMER_ARMED);
-    }
-    if (deadline <= (weft_time)atom_load_rlx(&c->now)) {
-        t->entry.deadline = deadline;
-        weft__list_push(&s->immediate, &t->entry.link);
-        s->immediate_count++;
-    } else {
-        weft__wheel_add(&s->wheel, &t->entry, deadline);
-    }
-    /* Ordered by the shard's lock: see "The plan". */
-    return deadline < (weft_time)atom_load_rlx(&c->plan);
-}
-
 static weft_time due_locked(const weft__timer *t)
 {
     return weft__wheel_armed(&t->entry) ? weft__wheel_due(&t->shard->wheel, &t->entry) : WEFT_TRY;
 }
 
-bool weft__timer_end_locked(weft__timer *t, uint32_t phase, int result, weft__wakes *wakes,
-                            weft_waker *ret_waker)
+void weft__timer_end_waiters(weft__timer *t, int result, weft__wakes *wakes)
 {
-    uint32_t word = weft__timer_word(t);
-    weft__timer_set(t, word & ~(uint32_t)WEFT__TIMER_WAITED, phase);
-    if (word & WEFT__TIMER_WAITED) {
-        weft__wait_node *n;
-        while ((n = t->waiters) != NULL) {
-            weft__wait_node *next = weft__container(n->link.next, weft__wait_node, link);
-            t->waiters = next == n ? NULL : next;
-            weft__list_remove(&n->link);
-            if (weft__node_claim(n, result))
-                weft__wakes_add(wakes, n->parker);
-        }
+    weft__wait_node *n;
+    while ((n = t->waiters) != NULL) {
+        weft__wait_node *next = weft__container(n->link.next, weft__wait_node, link);
+        t->waiters = next == n ? NULL : next;
+        weft__list_remove(&n->link);
+        if (weft__node_claim(n, result))
+            weft__wakes_add(wakes, n->parker);
     }
-    return !(word & WEFT__TIMER_CALLBACK) && weft__slot_publish(&t->u.slot, ret_waker);
 }
 
 /* -- init, arm --------------------------------------------------------------------- */
@@ -120,7 +69,9 @@ int weft_timer_init(weft_timer *timer, weft_timer_context *context, weft_timer_f
     t->entry.link.next = t->entry.link.prev = NULL;
     t->entry.deadline = 0;
     t->entry.where = 0;
-    t->shard = &context->shards[weft__sys_cpu() & context->shard_mask];
+    t->shard = context->shards;
+    if (context->shard_mask)
+        t->shard += weft__sys_cpu() & context->shard_mask;
     if (fn) {
         word |= WEFT__TIMER_CALLBACK;
         t->u.call.fn = fn;
@@ -152,28 +103,28 @@ static void note_taken(weft_timer_context *c, const weft__timer *t)
         weft__service_of(c)->gone |= t->ticket == atom_load_rlx(&c->progress);
 }
 
-static int arm(weft__timer *t, weft_time deadline, weft_time period, uint32_t interval)
+static inline __attribute__((always_inline)) int arm(weft__timer *t, weft_time deadline,
+                                                     weft_time period, uint32_t interval)
 {
     weft__shard *s = t->shard;
     weft_timer_context *c = s->context;
     weft_time due = WEFT_TRY;
-    weft__acquire(&s->lock);
+    weft__shard_acquire(&s->lock);
     uint32_t word = weft__timer_word(t);
     bool pending = phase_of(word) == WEFT__TIMER_ARMED;
     if (WEFT__UNLIKELY(s->closed) || (!pending && WEFT__UNLIKELY(!admit(c)))) {
         bool closed = s->closed;
-        weft__release(&s->lock);
+        weft__shard_release(&s->lock);
         return closed ? -ESHUTDOWN : -EAGAIN;
     }
     note_taken(c, t);
     word &= ~((uint32_t)WEFT__TIMER_INTERVAL | 3u << WEFT__TIMER_POLICY_SHIFT);
-    atom_store_rlx(&t->entry.owner, word | interval);
     if (interval)
         t->period = period;
-    bool late = weft__timer_arm_locked(t, deadline);
+    bool late = weft__timer_arm_locked(t, word | interval, deadline);
     if (WEFT__UNLIKELY(late))
         due = due_locked(t);
-    weft__release(&s->lock);
+    weft__shard_release(&s->lock);
     if (WEFT__UNLIKELY(late))
         weft__context_wake(c, due);
     return pending;
@@ -229,20 +180,20 @@ static int cancel(weft__timer *t, bool quiet, bool *ret_in_flight)
     weft_waker waker;
     bool wake = false;
     int won = 0;
-    weft__acquire(&s->lock);
+    weft__shard_acquire(&s->lock);
     uint32_t word = weft__timer_word(t);
     if (WEFT__UNLIKELY(t->ticket >= atom_load_sc(&c->progress)) && driving(c))
         won = strike(weft__service_of(c), t, quiet);
     if (WEFT__LIKELY(phase_of(word) == WEFT__TIMER_ARMED)) {
         weft__timer_unlink_locked(t);
-        wake = weft__timer_end_locked(t, WEFT__TIMER_CANCELED, -ECANCELED, &wakes, &waker);
+        wake = weft__timer_end_locked(t, word, WEFT__TIMER_CANCELED, -ECANCELED, &wakes, &waker);
         won = 1;
     } else {
         weft__timer_set(t, word & ~(uint32_t)WEFT__TIMER_INTERVAL,
                         won ? (uint32_t)WEFT__TIMER_CANCELED : phase_of(word));
     }
     *ret_in_flight = t->ticket >= atom_load_sc(&c->progress);
-    weft__release(&s->lock);
+    weft__shard_release(&s->lock);
     if (wake)
         waker.wake(waker.arg);
     weft__wakes_run(&wakes);
@@ -255,30 +206,61 @@ int weft_timer_cancel(weft_timer *timer)
     return timer && inner(timer)->shard ? cancel(inner(timer), false, &in_flight) : -EINVAL;
 }
 
-static int sync_try(void *object, weft__wait_node *node, weft__wakes *wakes)
+/* Entered with the shard's lock held and `node` linked into `what`'s queue; suspends, and
+ * takes the node out again with `unlink` if another outcome came first. */
+static int wait_linked(weft__timer *t, weft__wait_node *node, weft_time deadline,
+                       void (*unlink)(weft__timer *t, weft__wait_node *node))
 {
-    weft__timer *t = object;
-    (void)node;
-    (void)wakes;
-    /* Pairs with the reactor, who moves progress and then looks at syncers. */
-    return t->ticket >= atom_load_sc(&t->shard->context->progress) ? -EAGAIN : 0;
+    weft__shard *s = t->shard;
+    weft__parker *self = node->parker;
+    weft__shard_release(&s->lock);
+    uint32_t outcome = weft__wait_commit(self, deadline);
+    if (outcome == 0)
+        return node->result;
+    weft__shard_acquire(&s->lock);
+    if (weft__linked(&node->link))
+        unlink(t, node);
+    weft__shard_release(&s->lock);
+    return outcome == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
 }
 
-static void sync_link(void *object, weft__wait_node *node)
+/* A deadline that rules a wait out: what to answer, or 0. */
+static int no_wait(weft_time deadline)
 {
-    weft__timer *t = object;
-    node->arg = (uintptr_t)t->ticket;
-    weft__list_push(&t->shard->syncers, &node->link);
+    if (deadline == WEFT_TRY)
+        return -EAGAIN;
+    return deadline != WEFT_NEVER && weft__sys_now() >= deadline ? -ETIMEDOUT : 0;
 }
 
-static void sync_unlink(void *object, weft__wait_node *node, weft__wakes *wakes)
+static void sync_unlink(weft__timer *t, weft__wait_node *node)
 {
-    (void)object;
-    (void)wakes;
+    (void)t;
     weft__list_remove(&node->link);
 }
 
-static const weft__waitable_ops sync_ops = {"timer cancel", sync_try, sync_link, sync_unlink};
+/* Until the delivery that t has under way is over. */
+static int synchronise(weft__timer *t, weft__parker *self, weft_time deadline)
+{
+    weft__shard *s = t->shard;
+    weft_timer_context *c = s->context;
+    weft__wait_node node = {{NULL, NULL}, self, 0, 0, NULL, 0};
+    int r = 0;
+    /* Pairs with the reactor, who moves progress and then looks at syncers. */
+    atom_add_sc(&c->syncers, 1u);
+    if (c->barrier)
+        weft__sys_barrier();
+    weft__shard_acquire(&s->lock);
+    if (t->ticket >= atom_load_sc(&c->progress) && (r = no_wait(deadline)) == 0) {
+        node.arg = (uintptr_t)t->ticket;
+        weft__wait_begin(self, "timer cancel", t);
+        weft__list_push(&s->syncers, &node.link);
+        r = wait_linked(t, &node, deadline, sync_unlink);
+    } else {
+        weft__shard_release(&s->lock);
+    }
+    atom_sub_sc(&c->syncers, 1u);
+    return r;
+}
 
 int weft_timer_cancel_wait(weft_timer *timer, weft_time deadline)
 {
@@ -292,12 +274,9 @@ int weft_timer_cancel_wait(weft_timer *timer, weft_time deadline)
         return won;
     if (driving(c))
         return -EDEADLK;
-    weft__wait_node node = {{NULL, NULL}, NULL, 0, 0, NULL, 0};
     weft__parker *self = weft__self();
     self->shield++;
-    atom_add_sc(&c->syncers, 1u); /* before progress is looked at */
-    int r = weft__wait_on(&sync_ops, t, &t->shard->lock, &node, deadline);
-    atom_sub_sc(&c->syncers, 1u);
+    int r = synchronise(t, self, deadline);
     self->shield--;
     return r < 0 ? r : won;
 }
@@ -311,7 +290,7 @@ static void take_interval(weft__timer *t)
     weft_timer_context *c = s->context;
     weft_time now = weft__context_clock(c), due = WEFT_TRY;
     bool late = false;
-    weft__acquire(&s->lock);
+    weft__shard_acquire(&s->lock);
     uint32_t word = weft__timer_word(t);
     if ((word & WEFT__TIMER_INTERVAL) && phase_of(word) == WEFT__TIMER_FIRED) {
         if (s->closed) {
@@ -321,11 +300,11 @@ static void take_interval(weft__timer *t)
             if (c->max_pending)
                 atom_add_rlx(&c->pending, (uint64_t)1); /* keeps its place */
             late = weft__timer_arm_locked(
-                t, weft__timer_next(t->entry.deadline, t->period, policy, now));
+                t, word, weft__timer_next(t->entry.deadline, t->period, policy, now));
             due = late ? due_locked(t) : due;
         }
     }
-    weft__release(&s->lock);
+    weft__shard_release(&s->lock);
     if (late)
         weft__context_wake(c, due);
 }
@@ -360,24 +339,16 @@ int weft_timer_poll(weft_timer *timer, const weft_waker *waker)
     }
     /* It has ended, but whoever ends it may still be at work on it, under the lock; after
      * this the memory is the caller's. */
-    weft__acquire(&t->shard->lock);
+    weft__shard_acquire(&t->shard->lock);
     word = weft__timer_word(t);
-    weft__release(&t->shard->lock);
+    weft__shard_release(&t->shard->lock);
     if (phase_of(word) == WEFT__TIMER_FIRED && (word & WEFT__TIMER_INTERVAL))
         take_interval(t);
     return outcome(word);
 }
 
-static int wait_try(void *object, weft__wait_node *node, weft__wakes *wakes)
+static void wait_link(weft__timer *t, weft__wait_node *node)
 {
-    (void)node;
-    (void)wakes;
-    return outcome(weft__timer_word(object));
-}
-
-static void wait_link(void *object, weft__wait_node *node)
-{
-    weft__timer *t = object;
     uint32_t word = weft__timer_word(t);
     if (t->waiters) {
         weft__list_insert_before(&t->waiters->link, &node->link);
@@ -388,10 +359,8 @@ static void wait_link(void *object, weft__wait_node *node)
     weft__timer_set(t, word | (uint32_t)WEFT__TIMER_WAITED, phase_of(word));
 }
 
-static void wait_unlink(void *object, weft__wait_node *node, weft__wakes *wakes)
+static void wait_unlink(weft__timer *t, weft__wait_node *node)
 {
-    weft__timer *t = object;
-    (void)wakes;
     if (t->waiters == node) {
         weft__wait_node *next = weft__container(node->link.next, weft__wait_node, link);
         t->waiters = next == node ? NULL : next;
@@ -399,17 +368,31 @@ static void wait_unlink(void *object, weft__wait_node *node, weft__wakes *wakes)
     weft__list_remove(&node->link);
 }
 
-static const weft__waitable_ops wait_ops = {"timer", wait_try, wait_link, wait_unlink};
+static int wait_end(weft__timer *t, weft_time deadline)
+{
+    weft__wait_node node = {{NULL, NULL}, weft__self(), 0, 0, NULL, 0};
+    int r = deadline == WEFT_TRY ? 0 : weft__checkpoint(node.parker);
+    if (r)
+        return r;
+    weft__shard_acquire(&t->shard->lock);
+    r = outcome(weft__timer_word(t));
+    if (r == -EAGAIN && (r = no_wait(deadline)) == 0) {
+        weft__wait_begin(node.parker, "timer", t);
+        wait_link(t, &node);
+        return wait_linked(t, &node, deadline, wait_unlink);
+    }
+    weft__shard_release(&t->shard->lock);
+    return r;
+}
 
 int weft_timer_wait(weft_timer *timer, weft_time deadline)
 {
     if (!timer || !inner(timer)->shard)
         return -EINVAL;
     weft__timer *t = inner(timer);
-    weft__wait_node node = {{NULL, NULL}, NULL, 0, 0, NULL, 0};
     if (atom_load_rlx(&t->entry.owner) & WEFT__TIMER_CALLBACK)
         return -EINVAL;
-    int r = weft__wait_on(&wait_ops, t, &t->shard->lock, &node, deadline);
+    int r = wait_end(t, deadline);
     if (r == 0 && (atom_load_rlx(&t->entry.owner) & WEFT__TIMER_INTERVAL))
         take_interval(t);
     return r;

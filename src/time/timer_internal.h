@@ -21,7 +21,8 @@
  * that is being, or next to be, delivered; so a delivery of t is still to come or running
  * exactly while t->ticket >= progress. A thread that has to know when it is over adds
  * itself to `syncers`, then looks at progress; the reactor moves progress, then looks at
- * syncers; both sequentially consistent, so one of them sees the other.
+ * syncers, with a full barrier between on both sides (shard_lock.h tells how the reactor
+ * gets its for nothing), so one of them sees the other.
  *
  * The plan. `plan` is the time until which the reactor may sleep (WEFT_TRY: it does not
  * sleep, or has been woken). Whoever arms compares under the shard's lock. prepare_wait
@@ -32,6 +33,7 @@
 #ifndef WEFT_SRC_TIMER_INTERNAL_H
 #define WEFT_SRC_TIMER_INTERNAL_H
 
+#include "time/shard_lock.h"
 #include "time/waker_slot.h"
 #include "time/wheel.h"
 #include "wait/wait.h"
@@ -76,7 +78,7 @@ _Static_assert(sizeof(weft__timer) <= sizeof(weft_timer), "weft_timer is too sma
 _Static_assert(_Alignof(weft__timer) <= _Alignof(weft_timer), "weft_timer is misaligned");
 
 struct weft__shard {
-    weft__lock lock; /* guards all here, and the timers of the shard */
+    weft__shard_lock lock; /* guards all here, and the timers of the shard */
     bool closed;
     weft_timer_context *context; /* constant */
     size_t weak;                 /* pending weak timers */
@@ -93,6 +95,7 @@ struct weft_timer_context {
     weft_time tick;
     size_t max_pending;
     unsigned shard_mask;
+    bool barrier; /* weft__sys_barrier works */
     weft__shard *shards;
     /* Read by every arm, written at each turn and wait. */
     weft__a64 plan WEFT__ALIGNED(WEFT__CACHE_LINE); /* a weft_time */
@@ -153,17 +156,66 @@ static inline weft_time weft__context_clock(const weft_timer_context *c)
     return c->clock ? c->clock(c->clock_arg) : weft__sys_now();
 }
 
-/* Under the shard's lock: makes a timer pending, or moves it; the WEAK count and the
- * slot are kept right. Returns whether the reactor's plan has become too late. */
-bool weft__timer_arm_locked(weft__timer *t, weft_time deadline);
+/* -- under the shard's lock; inline, for a call costs as much as what they do ----------- */
 
-/* Under the lock, a pending timer: out of wheel or list and the counts. */
-void weft__timer_unlink_locked(weft__timer *t);
+/* An entry outside of the wheel that is linked is on the immediate list. */
+static inline void weft__timer_unlink_entry(weft__shard *s, weft__timer *t)
+{
+    if (!weft__wheel_remove(&s->wheel, &t->entry)) {
+        weft__list_remove(&t->entry.link);
+        s->immediate_count--;
+    }
+}
 
-/* Under the lock, a timer already out of the wheel: ends its waiters and takes the
- * poller's waker. True: *ret_waker is to be called after the lock. */
-bool weft__timer_end_locked(weft__timer *t, uint32_t phase, int result, weft__wakes *wakes,
-                            weft_waker *ret_waker);
+/* A pending timer: out of wheel or list, and of the counts. */
+static inline void weft__timer_unlink_locked(weft__timer *t)
+{
+    weft__shard *s = t->shard;
+    weft__timer_unlink_entry(s, t);
+    if (weft__timer_word(t) & WEFT__TIMER_WEAK)
+        s->weak--;
+    if (WEFT__UNLIKELY(s->context->max_pending))
+        atom_sub_rlx(&s->context->pending, (uint64_t)1);
+}
+
+/* Makes a timer pending, or moves it; `flags` are those of its state word. Returns whether
+ * the reactor's plan has become too late. */
+static inline bool weft__timer_arm_locked(weft__timer *t, uint32_t flags, weft_time deadline)
+{
+    weft__shard *s = t->shard;
+    weft_timer_context *c = s->context;
+    if ((weft__timer_word(t) & WEFT__TIMER_PHASE) == WEFT__TIMER_ARMED) {
+        weft__timer_unlink_entry(s, t);
+    } else {
+        s->weak += (flags & WEFT__TIMER_WEAK) != 0;
+        if (!(flags & WEFT__TIMER_CALLBACK))
+            weft__slot_reset(&t->u.slot); /* its poller is not polling: it arms, or none does */
+    }
+    weft__timer_set(t, flags, WEFT__TIMER_ARMED);
+    if (WEFT__UNLIKELY(deadline <= (weft_time)atom_load_rlx(&c->now))) {
+        t->entry.deadline = deadline;
+        weft__list_push(&s->immediate, &t->entry.link);
+        s->immediate_count++;
+    } else {
+        weft__wheel_add(&s->wheel, &t->entry, deadline);
+    }
+    /* Ordered by the shard's lock: see "The plan". */
+    return deadline < (weft_time)atom_load_rlx(&c->plan);
+}
+
+/* Ends the waiters. */
+void weft__timer_end_waiters(weft__timer *t, int result, weft__wakes *wakes);
+
+/* A timer already out of the wheel: ends its waiters and takes the poller's waker. True:
+ * *ret_waker is to be called after the lock. */
+static inline bool weft__timer_end_locked(weft__timer *t, uint32_t word, uint32_t phase, int result,
+                                          weft__wakes *wakes, weft_waker *ret_waker)
+{
+    weft__timer_set(t, word & ~(uint32_t)WEFT__TIMER_WAITED, phase);
+    if (WEFT__UNLIKELY(word & WEFT__TIMER_WAITED))
+        weft__timer_end_waiters(t, result, wakes);
+    return !(word & WEFT__TIMER_CALLBACK) && weft__slot_publish(&t->u.slot, ret_waker);
+}
 
 /* When an interval is due next: `deadline` was the last, `now` is the time of delivery. */
 weft_time weft__timer_next(weft_time deadline, weft_time period, unsigned policy, weft_time now);

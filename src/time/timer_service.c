@@ -53,6 +53,7 @@ int weft_timer_service_create(weft_time origin, const weft_timer_options *option
     c->tick = o.tick;
     c->max_pending = o.max_pending;
     c->shard_mask = o.shards - 1;
+    c->barrier = weft__sys_barrier_usable();
     c->shards = shards;
     c->fd = -1;
     atom_store_rlx(&c->plan, (uint64_t)WEFT_TRY);
@@ -61,7 +62,7 @@ int weft_timer_service_create(weft_time origin, const weft_timer_options *option
     atom_store_rlx(&c->refs, 1u);
     for (unsigned i = 0; i < o.shards; i++) {
         weft__shard *s = &shards[i];
-        weft__lock_init(&s->lock);
+        weft__shard_lock_init(&s->lock, c->barrier);
         s->closed = false;
         s->context = c;
         s->weak = s->immediate_count = 0;
@@ -170,9 +171,9 @@ int weft_timer_service_prepare_wait(weft_timer_service *service, const weft_wake
     set_plan(c, WEFT_NEVER, waker);
     for (unsigned i = 0; i <= c->shard_mask && until != WEFT_TRY; i++) {
         weft__shard *s = &c->shards[i];
-        weft__acquire(&s->lock);
+        weft__shard_acquire(&s->lock);
         weft_time next = s->immediate_count ? WEFT_TRY : weft__wheel_next(&s->wheel);
-        weft__release(&s->lock);
+        weft__shard_release(&s->lock);
         until = next < until ? next : until;
     }
     if (until == WEFT_TRY || (until != WEFT_NEVER && until <= weft__context_clock(c)) ||
@@ -237,7 +238,7 @@ static void collect(weft_timer_service *v, weft__timer *t, weft__wakes *wakes)
     } else {
         v->delivered++;
         t->ticket = v->next_ticket; /* before it can be seen to have ended */
-        if (!weft__timer_end_locked(t, phase, v->result, wakes, &waker)) {
+        if (!weft__timer_end_locked(t, word, phase, v->result, wakes, &waker)) {
             t->ticket = 0;
             return;
         }
@@ -255,7 +256,7 @@ static void repeat(weft_timer_service *v, weft__timer *t, uint64_t ticket)
 {
     weft_timer_context *c = &v->context;
     weft__shard *s = v->batch_shard;
-    weft__acquire(&s->lock);
+    weft__shard_acquire(&s->lock);
     uint32_t word = weft__timer_word(t);
     if (t->ticket == ticket && (word & WEFT__TIMER_INTERVAL) &&
         (word & WEFT__TIMER_PHASE) == WEFT__TIMER_FIRED && !s->closed) {
@@ -263,9 +264,10 @@ static void repeat(weft_timer_service *v, weft__timer *t, uint64_t ticket)
         weft_time now = (weft_time)atom_load_rlx(&c->now);
         if (c->max_pending)
             atom_add_rlx(&c->pending, (uint64_t)1); /* keeps its place */
-        weft__timer_arm_locked(t, weft__timer_next(t->entry.deadline, t->period, policy, now));
+        weft__timer_arm_locked(t, word,
+                               weft__timer_next(t->entry.deadline, t->period, policy, now));
     }
-    weft__release(&s->lock);
+    weft__shard_release(&s->lock);
 }
 
 /* Wakes the cancel_waits whose delivery is over. */
@@ -274,7 +276,7 @@ static void wake_syncers(weft_timer_context *c, uint64_t progress)
     for (unsigned i = 0; i <= c->shard_mask; i++) {
         weft__shard *s = &c->shards[i];
         weft__wakes wakes = {NULL, NULL};
-        weft__acquire(&s->lock);
+        weft__shard_acquire(&s->lock);
         weft__list_for_safe (&s->syncers, it) {
             weft__wait_node *n = weft__container(it, weft__wait_node, link);
             if (n->arg >= progress)
@@ -283,7 +285,7 @@ static void wake_syncers(weft_timer_context *c, uint64_t progress)
             if (weft__node_claim(n, 0))
                 weft__wakes_add(&wakes, n->parker);
         }
-        weft__release(&s->lock);
+        weft__shard_release(&s->lock);
         weft__wakes_run(&wakes);
     }
 }
@@ -306,7 +308,7 @@ static void deliver(weft_timer_service *v)
         }
         /* Moved, then syncers looked at: pairs with cancel_wait, which does it the other
          * way round. */
-        atom_xchg_sc(&c->progress, ticket + 1);
+        weft__store_then_look64(&c->progress, ticket + 1, c->barrier);
         if (WEFT__UNLIKELY(atom_load_sc(&c->syncers)))
             wake_syncers(c, ticket + 1);
     }
@@ -341,12 +343,12 @@ static size_t turn_wheel(weft_timer_service *v, weft__shard *s, weft_time now, s
     weft__wakes wakes = {NULL, NULL};
     weft__list_init(&due);
     start_batch(v, s);
-    weft__acquire(&s->lock);
+    weft__shard_acquire(&s->lock);
     size_t n = weft__wheel_advance(&s->wheel, now, &due,
                                    max < WEFT__TIMER_BATCH ? max : WEFT__TIMER_BATCH);
     collect_list(v, &due, &wakes);
     *ret_next = weft__wheel_next(&s->wheel);
-    weft__release(&s->lock);
+    weft__shard_release(&s->lock);
     weft__wakes_run(&wakes);
     deliver(v);
     return n;
@@ -358,13 +360,13 @@ static size_t turn_immediate(weft_timer_service *v, weft__shard *s, size_t max)
     weft__link *l;
     size_t n = 0;
     start_batch(v, s);
-    weft__acquire(&s->lock);
+    weft__shard_acquire(&s->lock);
     while (n < max && n < WEFT__TIMER_BATCH && (l = weft__list_pop(&s->immediate)) != NULL) {
         s->immediate_count--;
         collect(v, weft__container(l, weft__timer, entry.link), &wakes);
         n++;
     }
-    weft__release(&s->lock);
+    weft__shard_release(&s->lock);
     weft__wakes_run(&wakes);
     deliver(v);
     return n;
@@ -379,12 +381,12 @@ static size_t survey(weft_timer_context *c, weft_time now, weft_time *next, size
         weft__shard *s = &c->shards[i];
         weft__list none;
         weft__list_init(&none);
-        weft__acquire(&s->lock);
+        weft__shard_acquire(&s->lock);
         next[i] = weft__wheel_next(&s->wheel);
         if (next[i] > now || next[i] == WEFT_NEVER)
             weft__wheel_advance(&s->wheel, now, &none, 0);
         immediate[i] = s->immediate_count;
-        weft__release(&s->lock);
+        weft__shard_release(&s->lock);
         total += immediate[i];
     }
     return total;
@@ -485,10 +487,10 @@ static void close_shard(weft_timer_service *v, weft__shard *s)
         weft__list_init(&rest);
         weft__wakes wakes = {NULL, NULL};
         start_batch(v, s);
-        weft__acquire(&s->lock);
+        weft__shard_acquire(&s->lock);
         n = weft__wheel_drain(&s->wheel, &rest, WEFT__TIMER_BATCH);
         collect_list(v, &rest, &wakes);
-        weft__release(&s->lock);
+        weft__shard_release(&s->lock);
         weft__wakes_run(&wakes);
         deliver(v);
         n += turn_immediate(v, s, WEFT__TIMER_BATCH);
@@ -509,9 +511,9 @@ int64_t weft_timer_service_close(weft_timer_service *service)
     service->closed = true;
     set_plan(c, WEFT_TRY, NULL);
     for (unsigned i = 0; i <= c->shard_mask; i++) {
-        weft__acquire(&c->shards[i].lock);
+        weft__shard_acquire(&c->shards[i].lock);
         c->shards[i].closed = true;
-        weft__release(&c->shards[i].lock);
+        weft__shard_release(&c->shards[i].lock);
     }
     service->delivered = 0;
     service->result = -ESHUTDOWN;
@@ -545,9 +547,9 @@ static size_t count(weft_timer_service *v, bool strong_only)
     size_t n = 0;
     for (unsigned i = 0; v && i <= v->context.shard_mask; i++) {
         weft__shard *s = &v->context.shards[i];
-        weft__acquire(&s->lock);
+        weft__shard_acquire(&s->lock);
         n += s->wheel.count + s->immediate_count - (strong_only ? s->weak : 0);
-        weft__release(&s->lock);
+        weft__shard_release(&s->lock);
     }
     return n;
 }

@@ -24,11 +24,6 @@
  */
 #include "time/wheel.h"
 
-#define TOP         (WEFT__WHEEL_LEVELS - 1)
-#define TOP_SHIFT   (TOP * WEFT__WHEEL_BITS)
-#define SLOT_MASK   (WEFT__WHEEL_SLOTS - 1u)
-#define IN_HEAP     (WEFT__WHEEL_LEVELS + 1)
-#define NO_TICK     UINT64_MAX
 #define SCAN_LIMIT  64 /* entries next() looks at for the exact minimum */
 #define CASCADE_MIN ((size_t)64)
 
@@ -45,16 +40,6 @@ static uint64_t tick_floor(const weft__wheel *w, weft_time t)
         return 0;
     uint64_t off = (uint64_t)t - (uint64_t)w->origin;
     return w->shift >= 0 ? off >> w->shift : off / w->tick_ns;
-}
-
-static uint64_t tick_ceil(const weft__wheel *w, weft_time t)
-{
-    if (t <= w->origin)
-        return 0;
-    if (t == WEFT_NEVER)
-        return NO_TICK;
-    uint64_t off = (uint64_t)t - (uint64_t)w->origin - 1;
-    return (w->shift >= 0 ? off >> w->shift : off / w->tick_ns) + 1;
 }
 
 static weft_time tick_time(const weft__wheel *w, uint64_t tick)
@@ -116,19 +101,19 @@ static weft__wheel_entry *heap_pair(weft__wheel_entry *first)
 static void heap_set_root(weft__wheel *w, weft__wheel_entry *root)
 {
     if (root != w->heap)
-        w->heap_tick = root ? tick_ceil(w, root->deadline) : NO_TICK;
+        w->heap_tick = root ? weft__wheel_tick_ceil(w, root->deadline) : WEFT__WHEEL_NO_TICK;
     w->heap = root;
 }
 
-static void heap_add(weft__wheel *w, weft__wheel_entry *e)
+void weft__wheel_heap_add(weft__wheel *w, weft__wheel_entry *e)
 {
-    e->where = IN_HEAP;
+    e->where = WEFT__WHEEL_IN_HEAP;
     e->u.child = NULL;
     e->link.next = e->link.prev = NULL;
     heap_set_root(w, heap_meld(w->heap, e));
 }
 
-static void heap_remove(weft__wheel *w, weft__wheel_entry *e)
+void weft__wheel_heap_remove(weft__wheel *w, weft__wheel_entry *e)
 {
     weft__wheel_entry *sub = heap_pair(e->u.child);
     if (e == w->heap) {
@@ -149,47 +134,6 @@ static void heap_remove(weft__wheel *w, weft__wheel_entry *e)
 
 /* -- slots ------------------------------------------------------------------- */
 
-static unsigned slot_index(uint64_t tick, unsigned level)
-{
-    return (unsigned)(tick >> (level * WEFT__WHEEL_BITS)) & SLOT_MASK;
-}
-
-/* The level for a tick >= elapsed; WEFT__WHEEL_LEVELS means the heap. */
-static unsigned level_of(const weft__wheel *w, uint64_t tick)
-{
-    uint64_t differ = tick ^ w->elapsed;
-    if (differ < WEFT__WHEEL_SLOTS)
-        return 0;
-    unsigned bit = 63u - (unsigned)__builtin_clzll(differ);
-    if (WEFT__LIKELY(bit < TOP_SHIFT))
-        return bit * 43 >> 8; /* bit / 6 for bit < 64 */
-    uint64_t ahead = (tick >> TOP_SHIFT) - (w->elapsed >> TOP_SHIFT);
-    return ahead < WEFT__WHEEL_SLOTS ? TOP : WEFT__WHEEL_LEVELS;
-}
-
-static void place(weft__wheel *w, weft__wheel_entry *e, uint64_t tick)
-{
-    unsigned level = level_of(w, tick);
-    if (WEFT__UNLIKELY(level == WEFT__WHEEL_LEVELS)) {
-        heap_add(w, e);
-        return;
-    }
-    unsigned slot = slot_index(tick, level);
-    e->u.tick = tick;
-    e->where = (uint8_t)(level + 1);
-    weft__list_push(&w->slots[level][slot], &e->link);
-    w->occupied[level] |= 1ULL << slot;
-    w->levels |= (uint8_t)(1u << level);
-}
-
-static void slot_emptied(weft__wheel *w, unsigned level, unsigned slot)
-{
-    w->occupied[level] &= ~(1ULL << slot);
-    if (w->occupied[level] == 0)
-        w->levels &= (uint8_t) ~(1u << level);
-    w->next_known = false;
-}
-
 /* The first occupied slot of the lowest occupied level, and the tick at which it
  * starts. Not to be asked while a slot is being emptied. */
 static bool first_slot(const weft__wheel *w, unsigned *level, unsigned *slot, uint64_t *start)
@@ -198,19 +142,19 @@ static bool first_slot(const weft__wheel *w, unsigned *level, unsigned *slot, ui
         return false;
     unsigned l = (unsigned)__builtin_ctz(w->levels);
     unsigned s;
-    if (l < TOP) {
+    if (l < WEFT__WHEEL_TOP) {
         s = (unsigned)__builtin_ctzll(w->occupied[l]);
         uint64_t higher = w->elapsed >> ((l + 1) * WEFT__WHEEL_BITS);
         *start = (higher << WEFT__WHEEL_BITS | s) << (l * WEFT__WHEEL_BITS);
     } else {
-        uint64_t current = w->elapsed >> TOP_SHIFT;
-        unsigned turn = (unsigned)current & SLOT_MASK;
-        uint64_t bits = w->occupied[TOP];
+        uint64_t current = w->elapsed >> WEFT__WHEEL_TOP_SHIFT;
+        unsigned turn = (unsigned)current & WEFT__WHEEL_SLOT_MASK;
+        uint64_t bits = w->occupied[WEFT__WHEEL_TOP];
         if (turn)
             bits = bits >> turn | bits << (WEFT__WHEEL_SLOTS - turn);
         uint64_t ahead = (uint64_t)__builtin_ctzll(bits);
-        s = (unsigned)(current + ahead) & SLOT_MASK;
-        *start = (current + ahead) << TOP_SHIFT;
+        s = (unsigned)(current + ahead) & WEFT__WHEEL_SLOT_MASK;
+        *start = (current + ahead) << WEFT__WHEEL_TOP_SHIFT;
     }
     *level = l;
     *slot = s;
@@ -225,7 +169,7 @@ void weft__wheel_init(weft__wheel *w, weft_time origin, weft_time tick_ns)
     uint64_t tick = (uint64_t)tick_ns;
     w->count = 0;
     w->elapsed = 0;
-    w->next_tick = NO_TICK;
+    w->next_tick = WEFT__WHEEL_NO_TICK;
     w->next_known = false;
     w->cascading = 0;
     w->levels = 0;
@@ -234,51 +178,12 @@ void weft__wheel_init(weft__wheel *w, weft_time origin, weft_time tick_ns)
     w->tick_ns = tick;
     w->last_tick = ((uint64_t)INT64_MAX - (uint64_t)origin) / tick;
     w->heap = NULL;
-    w->heap_tick = NO_TICK;
+    w->heap_tick = WEFT__WHEEL_NO_TICK;
     for (unsigned l = 0; l < WEFT__WHEEL_LEVELS; l++) {
         w->occupied[l] = 0;
         for (unsigned s = 0; s < WEFT__WHEEL_SLOTS; s++)
             weft__list_init(&w->slots[l][s]);
     }
-}
-
-void weft__wheel_add(weft__wheel *w, weft__wheel_entry *e, weft_time deadline)
-{
-    WEFT__ASSERT(!weft__wheel_armed(e));
-    /* What is past is due at once, also in the middle of a tick. */
-    uint64_t tick = deadline <= w->now ? w->elapsed : tick_ceil(w, deadline);
-    if (tick < w->elapsed)
-        tick = w->elapsed;
-    e->deadline = deadline;
-    if (w->count++ == 0) {
-        w->next_known = true;
-        w->next_tick = tick;
-    } else if (tick < w->next_tick) {
-        w->next_tick = tick; /* meaningless while not known, and harmless */
-    }
-    place(w, e, tick);
-}
-
-bool weft__wheel_remove(weft__wheel *w, weft__wheel_entry *e)
-{
-    if (e->where == 0)
-        return false;
-    w->count--;
-    if (WEFT__UNLIKELY(e->where == IN_HEAP)) {
-        if (e == w->heap)
-            w->next_known = false;
-        heap_remove(w, e);
-        return true;
-    }
-    unsigned level = e->where - 1u;
-    bool last = e->link.next == e->link.prev; /* both are the slot's head */
-    weft__list_remove(&e->link);
-    e->where = 0;
-    if (last)
-        slot_emptied(w, level, slot_index(e->u.tick, level));
-    else if (e->u.tick == w->next_tick)
-        w->next_known = false;
-    return true;
 }
 
 /* Hands out up to `room` entries of a level-0 slot. */
@@ -302,7 +207,7 @@ static size_t take(weft__wheel *w, unsigned slot, weft__list *due, size_t room)
     last->next = &due->head;
     due->head.prev = last;
     if (it == head)
-        slot_emptied(w, 0, slot);
+        weft__wheel_slot_emptied(w, 0, slot);
     w->count -= n;
     return n;
 }
@@ -312,7 +217,7 @@ static size_t take(weft__wheel *w, unsigned slot, weft__list *due, size_t room)
  * those already moved and those not yet moved interleave. */
 static bool cascade(weft__wheel *w, size_t *room)
 {
-    unsigned level = w->cascading, slot = slot_index(w->elapsed, level);
+    unsigned level = w->cascading, slot = weft__wheel_slot(w->elapsed, level);
     weft__list *l = &w->slots[level][slot];
     while (!weft__list_empty(l)) {
         if ((*room)-- == 0) {
@@ -321,8 +226,8 @@ static bool cascade(weft__wheel *w, size_t *room)
         }
         weft__wheel_entry *e = entry_of(weft__list_pop(l));
         if (weft__list_empty(l))
-            slot_emptied(w, level, slot);
-        place(w, e, e->u.tick);
+            weft__wheel_slot_emptied(w, level, slot);
+        weft__wheel_place(w, e, e->u.tick);
     }
     w->cascading = 0;
     w->next_known = false;
@@ -337,7 +242,7 @@ size_t weft__wheel_advance(weft__wheel *w, weft_time now, weft__list *due, size_
     size_t n = 0, room = max < CASCADE_MIN ? CASCADE_MIN : max;
     for (;;) {
         unsigned level = 0, slot = 0;
-        uint64_t start = NO_TICK;
+        uint64_t start = WEFT__WHEEL_NO_TICK;
         if (w->cascading && !cascade(w, &room))
             return n;
         first_slot(w, &level, &slot, &start);
@@ -369,11 +274,11 @@ weft_time weft__wheel_next(weft__wheel *w)
     if (w->count == 0)
         return WEFT_NEVER;
     if (w->cascading &&
-        !weft__list_empty(&w->slots[w->cascading][slot_index(w->elapsed, w->cascading)]))
+        !weft__list_empty(&w->slots[w->cascading][weft__wheel_slot(w->elapsed, w->cascading)]))
         return tick_time(w, w->elapsed);
     if (!w->next_known) {
         unsigned level = 0, slot = 0;
-        uint64_t start = NO_TICK, best = NO_TICK;
+        uint64_t start = WEFT__WHEEL_NO_TICK, best = WEFT__WHEEL_NO_TICK;
         if (first_slot(w, &level, &slot, &start)) {
             int seen = 0;
             weft__list_for (&w->slots[level][slot], it) {
@@ -395,7 +300,8 @@ weft_time weft__wheel_next(weft__wheel *w)
 
 weft_time weft__wheel_due(const weft__wheel *w, const weft__wheel_entry *e)
 {
-    return tick_time(w, e->where == IN_HEAP ? tick_ceil(w, e->deadline) : e->u.tick);
+    return tick_time(w, e->where == WEFT__WHEEL_IN_HEAP ? weft__wheel_tick_ceil(w, e->deadline)
+                                                        : e->u.tick);
 }
 
 size_t weft__wheel_drain(weft__wheel *w, weft__list *out, size_t max)
@@ -419,7 +325,8 @@ size_t weft__wheel_drain(weft__wheel *w, weft__list *out, size_t max)
 static size_t check_slot(const weft__wheel *w, unsigned level, unsigned slot, uint64_t *earliest)
 {
     const weft__list *l = &w->slots[level][slot];
-    bool emptying = w->cascading == level && level != 0 && slot == slot_index(w->elapsed, level);
+    bool emptying =
+        w->cascading == level && level != 0 && slot == weft__wheel_slot(w->elapsed, level);
     size_t n = 0;
     WEFT__CHECK(weft__list_empty(l) == !(w->occupied[level] >> slot & 1));
     weft__list_for (l, it) {
@@ -427,9 +334,10 @@ static size_t check_slot(const weft__wheel *w, unsigned level, unsigned slot, ui
         WEFT__CHECK(it->next->prev == it && it->prev->next == it);
         WEFT__CHECK(e->where == level + 1);
         WEFT__CHECK(e->u.tick >= w->elapsed);
-        WEFT__CHECK(slot_index(e->u.tick, level) == slot);
-        WEFT__CHECK(emptying ? level_of(w, e->u.tick) < level : level_of(w, e->u.tick) == level);
-        uint64_t due = tick_ceil(w, e->deadline);
+        WEFT__CHECK(weft__wheel_slot(e->u.tick, level) == slot);
+        WEFT__CHECK(emptying ? weft__wheel_level(w, e->u.tick) < level
+                             : weft__wheel_level(w, e->u.tick) == level);
+        uint64_t due = weft__wheel_tick_ceil(w, e->deadline);
         WEFT__CHECK(e->u.tick == due || (e->u.tick == w->elapsed && e->deadline <= w->now));
         if (e->u.tick < *earliest)
             *earliest = e->u.tick;
@@ -443,11 +351,11 @@ static size_t check_heap(const weft__wheel *w)
 {
     size_t n = 0;
     const weft__wheel_entry *e = w->heap;
-    WEFT__CHECK(w->heap_tick == (e ? tick_ceil(w, e->deadline) : NO_TICK));
+    WEFT__CHECK(w->heap_tick == (e ? weft__wheel_tick_ceil(w, e->deadline) : WEFT__WHEEL_NO_TICK));
     WEFT__CHECK(!e || (!e->link.next && !e->link.prev));
     while (e) {
         n++;
-        WEFT__CHECK(e->where == IN_HEAP);
+        WEFT__CHECK(e->where == WEFT__WHEEL_IN_HEAP);
         if (e->u.child) {
             WEFT__CHECK(entry_of(e->u.child->link.prev) == e);
         }

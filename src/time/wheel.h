@@ -58,12 +58,12 @@ typedef struct weft__wheel {
 void weft__wheel_init(weft__wheel *w, weft_time origin, weft_time tick_ns);
 
 /* Arms an unarmed entry; any deadline, a past one is due at the next advance. O(1). */
-void weft__wheel_add(weft__wheel *w, weft__wheel_entry *e, weft_time deadline);
+static inline void weft__wheel_add(weft__wheel *w, weft__wheel_entry *e, weft_time deadline);
 
 /* Disarms; true when it was armed. O(1) on the levels, amortised O(log n) in the
  * overflow heap (deadlines more than 63 slots of the top level away). An entry
  * that advance() has handed out is unarmed already and is left on its due list. */
-bool weft__wheel_remove(weft__wheel *w, weft__wheel_entry *e);
+static inline bool weft__wheel_remove(weft__wheel *w, weft__wheel_entry *e);
 
 static inline bool weft__wheel_armed(const weft__wheel_entry *e)
 {
@@ -95,5 +95,7 @@ size_t weft__wheel_drain(weft__wheel *w, weft__list *out, size_t max);
 
 /* Walks every list, bitmap and count and aborts at the first that is wrong. For tests. */
 void weft__wheel_check(const weft__wheel *w);
+
+#include "time/wheel_inline.h"
 
 #endif
