@@ -5,8 +5,6 @@
  */
 #include "time/timer_internal.h"
 
-#include <pthread.h>
-
 static weft__timer *inner(weft_timer *t)
 {
     return (weft__timer *)(void *)t;
@@ -17,10 +15,11 @@ static uint32_t phase_of(uint32_t word)
     return word & (uint32_t)WEFT__TIMER_PHASE;
 }
 
-/* The thread that drives, or 0; relaxed, for only the answer "it is me" is used. */
+/* Whether the caller, a thread or a fiber, is the one that drives: it is then in a callback.
+ * Relaxed, for only the answer "it is me" is used. */
 static bool driving(weft_timer_context *c)
 {
-    return atom_load_rlx(&c->driver) == (uint64_t)(uintptr_t)pthread_self();
+    return atom_load_rlx(&c->driver) == (uint64_t)(uintptr_t)weft__self();
 }
 
 static weft_time add_time(weft_time t, weft_time by)

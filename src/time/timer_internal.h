@@ -100,7 +100,7 @@ struct weft_timer_context {
     /* Read by every arm, written at each turn and wait. */
     weft__a64 plan WEFT__ALIGNED(WEFT__CACHE_LINE); /* a weft_time */
     weft__a64 now;                                  /* the latest turn's, a weft_time */
-    weft__a64 driver;                               /* the thread inside turn or close, 0: none */
+    weft__a64 driver;                               /* the parker inside turn or close, 0: none */
     weft__a64 progress WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__a32 syncers;
     weft__a64 pending WEFT__ALIGNED(WEFT__CACHE_LINE); /* only with max_pending */

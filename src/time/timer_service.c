@@ -11,7 +11,6 @@
 #include "time/timer_internal.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -413,7 +412,7 @@ static unsigned first_shard(const weft_time *next, unsigned mask, weft_time now,
 static bool enter(weft_timer_service *v)
 {
     uint64_t nobody = 0;
-    return atom_cas_acq(&v->context.driver, &nobody, (uint64_t)(uintptr_t)pthread_self());
+    return atom_cas_acq(&v->context.driver, &nobody, (uint64_t)(uintptr_t)weft__self());
 }
 
 static void leave(weft_timer_service *v)
