@@ -73,7 +73,7 @@ WEFT_API int weft_go(weft_fn fn, void *arg);
 typedef int (*weft_poll_fn)(weft_task *self, void *state);
 
 /* Starts a poll task with `state_size` bytes of zeroed state, into which `init`
- * (NULL: nothing) is copied. State up to 32 bytes lies in the task itself.
+ * (NULL: nothing) is copied. State up to 24 bytes lies in the task itself.
  * Parameters and errors else as weft_spawn; -EINVAL also for a state_size over 1 MiB.
  * Callable from: any thread, any task. Never blocks. */
 WEFT_API int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,

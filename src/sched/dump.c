@@ -35,13 +35,16 @@ static void dump_task(weft_task *t, void *arg)
     char line[256];
     const char *what = atom_load_rlx(&t->parker.what);
     uint32_t word = atom_load_rlx(&t->parker.word);
-    const char *state = atom_load_rlx(&t->done)                                   ? "done"
-                        : (word & WEFT__WAIT_PHASE) == WEFT__WAIT_WAITING && what ? "waiting"
-                                                                                  : "ready";
+    const char *name = atom_load_rlx(&t->name);
+    const char *state = "ready";
+    if (atom_load_rlx(&t->refs) & WEFT__TASK_DONE)
+        state = "done";
+    else if ((word & WEFT__WAIT_PHASE) == WEFT__WAIT_WAITING && what)
+        state = "waiting";
     double age = (double)(d->now - (weft_time)atom_load_rlx(&t->since)) / 1e9;
     int n = snprintf(line, sizeof line, "task %#llx %-20.40s %-8s %-16s %p %.3f s%s\n",
-                     (unsigned long long)t->id, t->name ? t->name : "-", state, what ? what : "-",
-                     atom_load_rlx(&t->parker.object), age < 0 ? 0 : age,
+                     (unsigned long long)atom_load_rlx(&t->id), name ? name : "-", state,
+                     what ? what : "-", atom_load_rlx(&t->parker.object), age < 0 ? 0 : age,
                      atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL ? " cancelled" : "");
     put(d, line, n < (int)sizeof line ? n : (int)sizeof line - 1);
 }

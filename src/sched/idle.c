@@ -33,7 +33,7 @@ void weft__idle_register(weft__idle *idle, weft__sleeper *s, bool searching)
 {
     weft__acquire(&idle->lock);
     atom_store_rlx(&s->notified, 0u);
-    if (s->last_choice)
+    if (atom_load_rlx(&s->last_choice))
         weft__list_push(&idle->sleepers, &s->link);
     else
         weft__list_push_front(&idle->sleepers, &s->link);

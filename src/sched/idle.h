@@ -35,9 +35,11 @@
 
 /* One worker's place to sleep. */
 typedef struct weft__sleeper {
-    weft__link link;    /* in idle.sleepers; under idle.lock */
-    weft__a32 notified; /* 1: taken off by a waker; the futex word */
-    bool last_choice;   /* sleeps in the driver: woken only when nobody else can be */
+    weft__link link;       /* in idle.sleepers; under idle.lock */
+    weft__a32 notified;    /* 1: taken off by a waker; the futex word */
+    weft__a32 last_choice; /* 1: sleeps in the driver, woken only when nobody else can be.
+                            * Written by the owner; a waker that is late may read it when
+                            * the owner sleeps again elsewhere, and wakes in vain */
 } weft__sleeper;
 
 typedef struct weft__idle {

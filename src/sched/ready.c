@@ -11,7 +11,7 @@
 
 void weft__wake_sleeper(struct weft_runtime *rt, weft__sleeper *s)
 {
-    bool in_driver = s->last_choice;  /* its own again once it sees `notified` */
+    bool in_driver = atom_load_rlx(&s->last_choice) != 0;
     atom_store_rel(&s->notified, 1u); /* pairs with the acquire load in sleep.c */
     if (in_driver) {
         weft__driver *driver = atom_load_acq(&rt->driver);
@@ -46,7 +46,7 @@ static void inject_one(weft__inject *q, weft_task *t)
 {
     weft__fifo one;
     weft__fifo_init(&one);
-    weft__fifo_push(&one, &t->run);
+    weft__fifo_push(&one, &t->parker.link);
     inject(q, &one, 1);
 }
 
@@ -59,7 +59,7 @@ weft_task *weft__inject_pop(weft__inject *q)
     if (l)
         atom_store_rlx(&q->count, atom_load_rlx(&q->count) - 1);
     weft__release(&q->lock);
-    return l ? weft__task_of_run(l) : NULL;
+    return l ? weft__task_of_link(l) : NULL;
 }
 
 /* ---- Into a worker's own queue ---- */
@@ -72,15 +72,15 @@ static void overflow(weft__worker *w, weft_task *t)
     weft__fifo_init(&out);
     uint32_t n = weft__runq_grab(&w->runq, batch, WEFT__RUNQ_SIZE / 2);
     for (uint32_t i = 0; i < n; i++)
-        weft__fifo_push(&out, &((weft_task *)batch[i])->run);
-    weft__fifo_push(&out, &t->run);
+        weft__fifo_push(&out, &((weft_task *)batch[i])->parker.link);
+    weft__fifo_push(&out, &t->parker.link);
     inject(&w->rt->inject, &out, n + 1);
 }
 
 static void queue(weft__worker *w, weft_task *t)
 {
     if (w->solo) {
-        weft__fifo_push(&w->fifo, &t->run);
+        weft__fifo_push(&w->fifo, &t->parker.link);
         return;
     }
     if (WEFT__UNLIKELY(!weft__runq_push(&w->runq, t)))
@@ -109,11 +109,11 @@ static bool special(struct weft_runtime *rt, weft__worker *w, weft_task *t)
     if (t->flags & WEFT_PINNED) {
         weft__worker *home = &rt->worker[t->home];
         if (home == w) {
-            weft__fifo_push(&w->pinned, &t->run);
+            weft__fifo_push(&w->pinned, &t->parker.link);
             return true;
         }
         weft__acquire(&home->inbox_lock);
-        weft__fifo_push(&home->inbox, &t->run);
+        weft__fifo_push(&home->inbox, &t->parker.link);
         atom_store_sc(&home->inbox_count, atom_load_rlx(&home->inbox_count) + 1);
         weft__release(&home->inbox_lock);
         if (weft__idle_pick_this(&rt->idle, &home->sleeper))

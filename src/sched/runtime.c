@@ -66,8 +66,8 @@ static void runtime_destroy(struct weft_runtime *rt)
 void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t)
 {
     weft__acquire(&rt->depot.lock);
-    t->run.next = rt->depot.free;
-    rt->depot.free = &t->run;
+    t->parker.link.next = rt->depot.free;
+    rt->depot.free = &t->parker.link;
     rt->depot.free_count++;
     bool last = rt->orphaned && rt->depot.slots == rt->depot.free_count;
     weft__release(&rt->depot.lock);

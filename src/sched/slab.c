@@ -29,6 +29,13 @@ void weft__task_depot_fini(weft__task_depot *d)
     }
 }
 
+static void slot_init(weft_task *t)
+{
+    atom_store_rlx(&t->id, 0u);
+    t->timer.where = 0;
+    t->timed = NULL;
+}
+
 /* Under the lock. */
 static weft_task *take_locked(weft__task_depot *d, int *error)
 {
@@ -36,7 +43,7 @@ static weft_task *take_locked(weft__task_depot *d, int *error)
     if (l) {
         d->free = l->next;
         d->free_count--;
-        return weft__task_of_run(l);
+        return weft__task_of_link(l);
     }
     if (d->slots >= d->limit) {
         *error = -EAGAIN;
@@ -49,7 +56,7 @@ static weft_task *take_locked(weft__task_depot *d, int *error)
             return NULL;
         }
         for (size_t i = 0; i < CHUNK_TASKS; i++)
-            c->tasks[i].live.raw = c->tasks[i].parker.cancel.raw = c->tasks[i].parker.word.raw = 0;
+            slot_init(&c->tasks[i]);
         c->next = d->chunks;
         d->chunks = c;
         d->fresh = CHUNK_TASKS;
@@ -60,8 +67,8 @@ static weft_task *take_locked(weft__task_depot *d, int *error)
 
 static void give_locked(weft__task_depot *d, weft_task *t)
 {
-    t->run.next = d->free;
-    d->free = &t->run;
+    t->parker.link.next = d->free;
+    d->free = &t->parker.link;
     d->free_count++;
 }
 
@@ -90,8 +97,8 @@ weft_task *weft__task_cache_refill(weft__task_cache *c, weft__task_depot *d, int
         weft_task *t = take_locked(d, &ignored);
         if (!t)
             break;
-        *end = &t->run;
-        end = &t->run.next;
+        *end = &t->parker.link;
+        end = &t->parker.link.next;
         c->count++;
     }
     *end = NULL;
@@ -106,7 +113,7 @@ void weft__task_cache_drain(weft__task_cache *c, weft__task_depot *d, uint32_t k
         weft__slink *l = c->free;
         c->free = l->next;
         c->count--;
-        give_locked(d, weft__task_of_run(l));
+        give_locked(d, weft__task_of_link(l));
     }
     weft__release(&d->lock);
 }
@@ -119,6 +126,6 @@ void weft__task_each(weft__task_depot *d, void (*visit)(weft_task *t, void *arg)
     weft__release(&d->lock);
     for (weft__task_chunk *c = newest; c; c = c->next, used = CHUNK_TASKS)
         for (size_t i = 0; i < used; i++)
-            if (atom_load_acq(&c->tasks[i].live)) /* pairs with spawn */
+            if (atom_load_acq(&c->tasks[i].id)) /* pairs with spawn */
                 visit(&c->tasks[i], arg);
 }

@@ -210,7 +210,7 @@ void weft__worker_sleep(weft__worker *w)
     atom_store_rlx(&w->to_watch, 0u);
     bool keeper = !to_watch && claim_role(&rt->keeper, w);
     weft__driver *driver = keeper ? atom_load_acq(&rt->driver) : NULL;
-    w->sleeper.last_choice = driver != NULL;
+    atom_store_rlx(&w->sleeper.last_choice, driver ? 1u : 0u);
     atom_store_sc(&w->asleep, 1u);
     weft__idle_register(&rt->idle, &w->sleeper, w->searching);
     /* A driver installed between the two loads has not seen us asleep. */

@@ -61,30 +61,27 @@ static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
 {
     weft__parker_init(&t->parker, &weft__task_ops);
     t->rt = rt;
-    t->name = options ? options->name : NULL;
-    t->flags = flags | (options ? options->flags : 0);
-    t->timer.where = 0;
-    t->timed = NULL;
-    t->result = 0;
-    t->home = 0;
-    atom_store_rlx(&t->done, 0u);
+    t->flags = (uint16_t)(flags | (options ? options->flags : 0));
+    atom_store_rlx(&t->name, (void *)(uintptr_t)(options ? options->name : NULL));
+    atom_store_rlx(&t->refs, 1u); /* the running task itself */
     if (flags & WEFT__TASK_HANDLE) {
         weft__list_init(&t->joiners);
         weft__lock_init(&t->lock);
-        atom_store_rlx(&t->refs, 2u); /* the handle, and the running task itself */
+        atom_store_rlx(&t->refs, 2u);
     }
+    uint64_t id;
     if (w) {
         uint64_t n = atom_load_rlx(&w->spawned) + 1;
-        t->id = (uint64_t)(w->number + 1) << 48 | n;
-        atom_store_rlx(&t->since, (uint64_t)w->now);
-        t->home = w->number;
         atom_store_rel(&w->spawned, n);
+        atom_store_rlx(&t->since, (uint64_t)w->now);
+        id = (uint64_t)(w->number + 1) << 48 | n;
+        t->home = (uint16_t)w->number;
     } else {
-        t->id = atom_add_rlx(&rt->next_id, 1) + 1;
+        id = atom_add_rlx(&rt->next_id, 1) + 1;
         atom_store_rlx(&t->since, (uint64_t)weft__sys_now());
-        t->home = (uint32_t)(t->id % rt->workers);
+        t->home = (uint16_t)(id % rt->workers);
     }
-    atom_store_rel(&t->live, 1u); /* pairs with weft__task_each */
+    atom_store_rel(&t->id, id); /* pairs with weft__task_each */
 }
 
 /* The common beginning: arguments, admission, a slot. */
@@ -175,7 +172,8 @@ int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t 
         t->u.box = box;
     t->body.poll = fn;
     task_init(t, rt, w, options,
-              WEFT__TASK_POLL | (box ? WEFT__TASK_BOXED : 0) | (ret_task ? WEFT__TASK_HANDLE : 0));
+              WEFT__TASK_POLL | (box ? WEFT__TASK_BOXED : 0u) |
+                  (ret_task ? WEFT__TASK_HANDLE : 0u));
     atom_store_rlx(&t->parker.cancel, (uint32_t)WEFT__NOPARK);
     spawn_commit(rt, w, t, ret_task);
     return 0;
@@ -188,7 +186,7 @@ static int join_try(void *object, weft__wait_node *n, weft__wakes *wakes)
     weft_task *t = object;
     (void)n;
     (void)wakes;
-    return atom_load_rlx(&t->done) ? 0 : -EAGAIN;
+    return atom_load_rlx(&t->refs) & WEFT__TASK_DONE ? 0 : -EAGAIN;
 }
 
 static void join_link(void *object, weft__wait_node *n)
@@ -222,7 +220,7 @@ static void wake_joiners(weft_task *t)
 {
     weft__wakes wakes = {NULL, NULL};
     weft__acquire(&t->lock);
-    atom_store_rel(&t->done, 1u); /* pairs with weft_task_done: the result is there */
+    atom_or_ar(&t->refs, WEFT__TASK_DONE); /* pairs with weft_task_done: the result is there */
     for (weft__link *l; (l = weft__list_pop(&t->joiners)) != NULL;) {
         weft__wait_node *n = weft__container(l, weft__wait_node, link);
         if (weft__node_claim(n, 0))
@@ -243,7 +241,7 @@ void weft__task_end(weft__worker *w, weft_task *t, int result)
         weft__count(&w->cancelled);
     if (t->flags & WEFT__TASK_BOXED) {
         weft__free(t->u.box);
-        t->flags &= ~(unsigned)WEFT__TASK_BOXED;
+        t->flags &= (uint16_t)~WEFT__TASK_BOXED;
     }
     if (t->rt->max_tasks)
         atom_sub_ar(&t->rt->inflight, 1);
@@ -254,16 +252,22 @@ void weft__task_end(weft__worker *w, weft_task *t, int result)
 /* The slot goes back; from a worker of its runtime into that one's cache. */
 static void slot_free(weft__worker *w, weft_task *t)
 {
-    atom_store_rel(&t->live, 0u);
+    atom_store_rel(&t->id, 0u);
     if (w)
         weft__task_cache_give(&w->tasks, &t->rt->depot, t);
     else
         weft__runtime_slot_free(t->rt, t);
 }
 
+/* The release orders this holder's use before the free; the acquire sees all. */
+static bool last_reference(weft_task *t)
+{
+    return (atom_sub_ar(&t->refs, 1u) & ~WEFT__TASK_DONE) == 1;
+}
+
 void weft__task_drop(weft__worker *w, weft_task *t)
 {
-    if (!(t->flags & WEFT__TASK_HANDLE) || atom_sub_ar(&t->refs, 1u) == 1)
+    if (!(t->flags & WEFT__TASK_HANDLE) || last_reference(t))
         slot_free(w, t);
     /* Last: when the count says that all have ended, this one's memory is back, too. */
     atom_store_rel(&w->finished, atom_load_rlx(&w->finished) + 1);
@@ -279,8 +283,7 @@ weft_task *weft_task_ref(weft_task *t)
         /* Only a detached task itself can get here, by weft_task_self. */
         weft__list_init(&t->joiners);
         weft__lock_init(&t->lock);
-        atom_store_rlx(&t->refs, 1u);
-        t->flags |= WEFT__TASK_HANDLE;
+        t->flags = (uint16_t)(t->flags | WEFT__TASK_HANDLE);
     }
     atom_add_rlx(&t->refs, 1u);
     return t;
@@ -288,8 +291,7 @@ weft_task *weft_task_ref(weft_task *t)
 
 weft_task *weft_task_unref(weft_task *t)
 {
-    /* The release orders this holder's use before the free; the acquire sees all. */
-    if (t && atom_sub_ar(&t->refs, 1u) == 1) {
+    if (t && last_reference(t)) {
         weft__worker *w = weft__worker_self();
         slot_free(w && w->rt == t->rt ? w : NULL, t);
     }
@@ -300,24 +302,25 @@ int weft_task_cancel(weft_task *t)
 {
     if (!t)
         return -EINVAL;
-    if (atom_load_acq(&t->done))
+    if (atom_load_acq(&t->refs) & WEFT__TASK_DONE)
         return -EALREADY;
     return weft__cancel(&t->parker) ? 0 : -EALREADY;
 }
 
 bool weft_task_done(const weft_task *t)
 {
-    return t && atom_load_acq(&t->done);
+    return t && atom_load_acq(&t->refs) & WEFT__TASK_DONE;
 }
 
 const char *weft_task_name(const weft_task *t)
 {
-    return t && t->name ? t->name : "";
+    const char *name = t ? atom_load_rlx(&t->name) : NULL;
+    return name ? name : "";
 }
 
 uint64_t weft_task_id(const weft_task *t)
 {
-    return t ? t->id : 0;
+    return t ? atom_load_rlx(&t->id) : 0;
 }
 
 int weft_task_wake(weft_task *t)

@@ -4,19 +4,18 @@
  *
  * Task memory is type-stable while its runtime lives (wait.h says why): slots go back
  * to free lists, never to the system before the runtime is freed. A slot is in use
- * when `live` is set; that lets a dump or a shutdown walk all slots at any time.
+ * while its `id` is not 0; that lets a dump or a shutdown walk all slots at any time.
  *
  * Who may touch what
- *   parker          see wait.h
- *   run             whoever holds the ready task: the queue it is in
- *   strand          the worker that runs the task; set when it first runs
- *   body, arg, flags, rt, name, id, home     set by spawn, constant afterwards
- *   result          the task's end, before `done` (release); joiners read it after
+ *   parker          see wait.h; its link is the queue's that the ready task is in
+ *   u.f.strand      the worker that runs the task; set when it first runs
+ *   body, u.f.arg, rt, flags, home     set by spawn; flags change in the running task only
+ *   result          the task's end, before DONE (release); joiners read it after
  *   timer, timed    timed: written by the owner before it parks and after it resumes;
  *                   timer: under that worker's wheel lock
  *   joiners         under `lock`
  *   refs            any thread
- *   live, done      written by the task's end; any thread reads
+ *   name, id        written by spawn, id also by the free; any thread reads
  */
 #ifndef WEFT_SRC_TASK_H
 #define WEFT_SRC_TASK_H
@@ -38,19 +37,25 @@ typedef struct weft__strand {
     weft__stack *stack;
 } weft__strand;
 
+/* Bits of `flags`; the public WEFT_PINNED and WEFT_HIGH are the lowest. */
 enum {
-    WEFT__TASK_POLL = 1u << 16,   /* body is a poll function */
-    WEFT__TASK_HANDLE = 1u << 17, /* somebody may hold references: count them */
-    WEFT__TASK_BOXED = 1u << 18,  /* the poll state was allocated */
-    WEFT__TASK_TOLD = 1u << 19,   /* a poll task that has seen its cancellation */
+    WEFT__TASK_POLL = 0x100,   /* body is a poll function */
+    WEFT__TASK_HANDLE = 0x200, /* somebody may hold references: count them */
+    WEFT__TASK_BOXED = 0x400,  /* the poll state was allocated */
+    WEFT__TASK_TOLD = 0x800,   /* a poll task that has seen its cancellation */
 };
 
-#define WEFT__POLL_INLINE 32
+/* In `refs`, above the count: the body has ended. */
+#define WEFT__TASK_DONE 0x80000000u
 
+#define WEFT__POLL_INLINE 24
+
+/* Three cache lines. The first two are all that a detached fiber touches which never
+ * waits with a deadline. */
 struct weft_task {
     weft__parker parker;
-    weft__slink run;
     struct weft_runtime *rt;
+    weft__a64 since; /* last change between running and waiting, for dumps, coarse ns */
 
     union {
         weft_fn fiber;
@@ -64,30 +69,27 @@ struct weft_task {
         void *box;
         char state[WEFT__POLL_INLINE];
     } u;
-    weft__a64 since; /* last change between running and waiting, for dumps, coarse ns */
-    const char *name;
-    uint64_t id;
-
-    weft__wheel_entry timer;
-    struct weft__worker *timed; /* whose wheel the timer may be in, or NULL */
-    weft__list joiners;
-    weft__lock lock;
+    weft__aptr name; /* const char * */
+    weft__a64 id;    /* 0: the slot is free */
     weft__a32 refs;
-    uint32_t flags;
+    weft__lock lock; /* guards joiners */
     int32_t result;
-    weft__a32 live; /* 1 from spawn to the last reference */
-    weft__a32 done; /* 1 once the body has ended */
-    uint32_t home;  /* pinned: the number of its worker */
-};
+    uint16_t flags;
+    uint16_t home; /* pinned: the number of its worker */
+
+    weft__wheel_entry timer;    /* unarmed in a free slot */
+    struct weft__worker *timed; /* whose wheel the timer may be in, or NULL, as in a free slot */
+    weft__list joiners;         /* valid with HANDLE */
+} WEFT__ALIGNED(WEFT__CACHE_LINE);
 
 static inline weft_task *weft__task_of(weft__parker *p)
 {
     return weft__container(p, weft_task, parker);
 }
 
-static inline weft_task *weft__task_of_run(weft__slink *l)
+static inline weft_task *weft__task_of_link(weft__slink *l)
 {
-    return weft__container(l, weft_task, run);
+    return weft__container(l, weft_task, parker.link);
 }
 
 /* ---- Slabs ---- */
@@ -97,7 +99,7 @@ typedef struct weft__task_chunk weft__task_chunk;
 /* One per runtime, thread-safe. */
 typedef struct weft__task_depot {
     weft__lock lock;
-    weft__slink *free;   /* free slots, linked through `run` */
+    weft__slink *free;   /* free slots, linked through their parkers */
     size_t free_count;   /* under lock */
     size_t slots, limit; /* carved so far, at most */
     weft__task_chunk *chunks;
@@ -129,13 +131,16 @@ static inline weft_task *weft__task_cache_take(weft__task_cache *c, weft__task_d
         return weft__task_cache_refill(c, d, error);
     c->free = l->next;
     c->count--;
-    return weft__task_of_run(l);
+    /* The next spawn finds its slot in the cache. */
+    __builtin_prefetch(c->free, 1);
+    __builtin_prefetch((char *)c->free + WEFT__CACHE_LINE, 1);
+    return weft__task_of_link(l);
 }
 
 static inline void weft__task_cache_give(weft__task_cache *c, weft__task_depot *d, weft_task *t)
 {
-    t->run.next = c->free;
-    c->free = &t->run;
+    t->parker.link.next = c->free;
+    c->free = &t->parker.link;
     if (WEFT__UNLIKELY(++c->count > WEFT__TASK_CACHE))
         weft__task_cache_drain(c, d, WEFT__TASK_CACHE / 2);
 }

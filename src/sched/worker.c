@@ -51,7 +51,7 @@ static weft_task *take_queued(weft__worker *w)
 {
     if (w->solo) {
         weft__slink *l = weft__fifo_pop(&w->fifo);
-        return l ? weft__task_of_run(l) : NULL;
+        return l ? weft__task_of_link(l) : NULL;
     }
     return weft__runq_pop(&w->runq);
 }
@@ -59,7 +59,7 @@ static weft_task *take_queued(weft__worker *w)
 static weft_task *take_pinned(weft__worker *w)
 {
     weft__slink *l = weft__fifo_pop(&w->pinned);
-    return l ? weft__task_of_run(l) : NULL;
+    return l ? weft__task_of_link(l) : NULL;
 }
 
 /* The worker's own work, fair among its sources. */
@@ -127,7 +127,7 @@ static weft__context *destination(weft__worker *w, weft_task *t)
 {
     if (WEFT__LIKELY(t && !(t->flags & WEFT__TASK_POLL))) {
         if (!t->u.f.strand && (t->u.f.strand = strand_new(w)) != NULL)
-            t->u.f.strand->stack->owner = t->name;
+            t->u.f.strand->stack->owner = atom_load_rlx(&t->name);
         if (WEFT__LIKELY(t->u.f.strand != NULL)) {
             make_current(w, t);
             return &t->u.f.strand->context;
@@ -185,7 +185,7 @@ static void fiber_main(void *arg)
         weft_task *n = pick(w);
         if (n && !(n->flags & WEFT__TASK_POLL) && !n->u.f.strand && !w->census) {
             n->u.f.strand = strand;
-            strand->stack->owner = n->name;
+            strand->stack->owner = atom_load_rlx(&n->name);
             make_current(w, n);
             weft__task_drop(w, t);
             continue;
@@ -238,7 +238,7 @@ static void run_fiber(weft__worker *w, weft_task *t)
     weft__context *to = destination(w, t);
     if (to == &w->main) { /* no stack now: again later, see starved */
         w->handoff = NULL;
-        weft__fifo_push(&w->starved, &t->run);
+        weft__fifo_push(&w->starved, &t->parker.link);
         return;
     }
     weft__context_switch(&w->main, to);
@@ -257,7 +257,7 @@ static void run_poll(weft__worker *w, weft_task *t)
     weft__wait_begin(&t->parker, "poll", NULL);
     t->parker.shield -= told;
     if (atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL)
-        t->flags |= WEFT__TASK_TOLD;
+        t->flags = (uint16_t)(t->flags | WEFT__TASK_TOLD);
     int result = t->body.poll(t, t->flags & WEFT__TASK_BOXED ? t->u.box : t->u.state);
     w->current = NULL;
     if (result != WEFT_PENDING) {
@@ -358,9 +358,9 @@ static weft_task *take_shared(weft__worker *w)
     } else {
         weft__slink *l;
         while ((l = weft__fifo_pop(&batch)) != NULL)
-            WEFT__CHECK(weft__runq_push(&w->runq, weft__task_of_run(l)));
+            WEFT__CHECK(weft__runq_push(&w->runq, weft__task_of_link(l)));
     }
-    return first ? weft__task_of_run(first) : NULL;
+    return first ? weft__task_of_link(first) : NULL;
 }
 
 static weft_task *steal_from(weft__worker *w, weft__worker *v)
@@ -403,7 +403,7 @@ static void retry_starved(weft__worker *w)
     weft__fifo again = w->starved;
     weft__fifo_init(&w->starved);
     while ((l = weft__fifo_pop(&again)) != NULL)
-        weft__ready_tail(w, weft__task_of_run(l));
+        weft__ready_tail(w, weft__task_of_link(l));
 }
 
 /* Everything there is to look at; the next task, or NULL. */

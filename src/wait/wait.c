@@ -34,7 +34,6 @@ void weft__parker_init(weft__parker *p, const weft__parker_ops *ops)
     p->shield = 0;
     p->random = (uint32_t)((uintptr_t)p >> 4) | 1u; /* never 0 */
     p->ops = ops;
-    p->next_wake = NULL;
 }
 
 WEFT__NOINLINE weft__parker *weft__self(void)

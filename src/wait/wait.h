@@ -40,7 +40,7 @@
  *   cancel     CANCEL set by any thread, NOPARK at init; never cleared while the
  *              parker lives
  *   budget, shield, random   owner only
- *   next_wake  the claimer, between claim and unpark
+ *   link       the claimer, between claim and unpark; then the scheduler's queues
  *   node       under the lock of its waitable, except payload and result, which
  *              belong to the claimer between claim and unpark
  *
@@ -101,11 +101,11 @@ typedef struct weft__parker_ops {
 struct weft__parker {
     weft__a32 word;
     weft__a32 cancel;
-    int32_t budget;
-    uint32_t shield; /* depth */
+    int16_t budget;
+    uint16_t shield; /* depth */
     uint32_t random; /* see weft__parker_random */
     const weft__parker_ops *ops;
-    weft__parker *next_wake;
+    weft__slink link;  /* the claimer's, between claim and unpark; then the run queue's */
     weft__aptr what;   /* const char *: what it waits for, for dumps; NULL when it runs */
     weft__aptr object; /* the thing it waits on, for dumps */
 };
@@ -221,26 +221,19 @@ static inline bool weft__parked(weft__parker *p)
 bool weft__cancel(weft__parker *p);
 
 /* Claimed parkers that get their unpark after the lock is released, in order. */
-typedef struct weft__wakes {
-    weft__parker *first, *last;
-} weft__wakes;
+typedef weft__fifo weft__wakes;
 
 static inline void weft__wakes_add(weft__wakes *w, weft__parker *p)
 {
-    p->next_wake = NULL;
-    if (w->last)
-        w->last->next_wake = p;
-    else
-        w->first = p;
-    w->last = p;
+    weft__fifo_push(w, &p->link);
 }
 
 static inline void weft__wakes_run(weft__wakes *w)
 {
-    for (weft__parker *p = w->first; p;) {
-        weft__parker *next = p->next_wake; /* read before: unpark may free p */
-        weft__unpark(p);
-        p = next;
+    for (weft__slink *l = w->first; l;) {
+        weft__slink *next = l->next; /* read before: unpark may free, or queue, the parker */
+        weft__unpark(weft__container(l, weft__parker, link));
+        l = next;
     }
 }
 
