@@ -91,7 +91,13 @@ static weft_task *pick(weft__worker *w)
 
 /* ---- Switching ---- */
 
-static void fiber_main(void *arg);
+static weft__context *fiber_main(void *arg);
+
+/* Where the strand lies, and so what the fiber has below it. */
+static size_t strand_room(const weft__stack *stack)
+{
+    return stack->size - ((sizeof(weft__strand) + 15u) & ~(size_t)15u);
+}
 
 static weft__strand *strand_new(weft__worker *w)
 {
@@ -100,10 +106,8 @@ static weft__strand *strand_new(weft__worker *w)
         return NULL;
     if (w->census)
         weft__stack_paint(stack);
-    size_t room = (sizeof(weft__strand) + 15u) & ~(size_t)15u;
-    weft__strand *s = (weft__strand *)(void *)((char *)stack->low + stack->size - room);
+    weft__strand *s = (weft__strand *)(void *)((char *)stack->low + strand_room(stack));
     s->stack = stack;
-    weft__context_init(&s->context, stack->low, stack->size - room, fiber_main, s);
     return s;
 }
 
@@ -121,21 +125,40 @@ static void make_current(weft__worker *w, weft_task *t)
     t->parker.budget = WEFT__BUDGET;
 }
 
-/* The context to switch to for `t`: its own, or the main flow's when there is no
- * task, a poll task, or no stack to be had. */
+/* The context that continues with `t`: its own if it has one, else the main flow's. */
 static weft__context *destination(weft__worker *w, weft_task *t)
 {
-    if (WEFT__LIKELY(t && !(t->flags & WEFT__TASK_POLL))) {
-        if (!t->u.f.strand && (t->u.f.strand = strand_new(w)) != NULL)
-            t->u.f.strand->stack->owner = atom_load_rlx(&t->name);
-        if (WEFT__LIKELY(t->u.f.strand != NULL)) {
-            make_current(w, t);
-            return &t->u.f.strand->context;
-        }
+    if (WEFT__LIKELY(t && !(t->flags & WEFT__TASK_POLL) && t->u.f.strand)) {
+        make_current(w, t);
+        return &t->u.f.strand->context;
     }
     w->handoff = t;
     w->current = NULL;
     return &w->main;
+}
+
+/* Suspends `from` and goes on with `t`: its context, a first run on a fresh stack, or
+ * the main flow when there is no task, a poll task, or no stack to be had. False, and
+ * nothing done: called by the main flow itself, and there is no stack for `t`. */
+static bool go_to(weft__worker *w, weft__context *from, weft_task *t)
+{
+    if (t && !(t->flags & WEFT__TASK_POLL) && !t->u.f.strand) {
+        weft__strand *s = t->u.f.strand = strand_new(w);
+        if (WEFT__LIKELY(s != NULL)) {
+            s->stack->owner = atom_load_rlx(&t->name);
+            make_current(w, t);
+            weft__context_run(from, &s->context, s->stack->low, strand_room(s->stack), fiber_main,
+                              s);
+            return true;
+        }
+    }
+    weft__context *to = destination(w, t);
+    if (WEFT__UNLIKELY(to == from)) {
+        w->handoff = NULL;
+        return false;
+    }
+    weft__context_switch(from, to);
+    return true;
 }
 
 /* First thing after every switch: completes what the one that left wanted. */
@@ -166,13 +189,13 @@ static void leave(weft__worker *w, weft_task *t, enum weft__after after)
 {
     w->after = after;
     w->after_task = t;
-    weft__context_switch(&t->u.f.strand->context, destination(w, pick(w)));
+    go_to(w, &t->u.f.strand->context, pick(w));
     arrived(weft__worker_self());
 }
 
 /* A strand runs fiber after fiber as long as the next task needs a fresh stack: this
  * one is as good and warm. */
-static void fiber_main(void *arg)
+static weft__context *fiber_main(void *arg)
 {
     weft__strand *strand = arg;
     weft__worker *w = weft__worker_self();
@@ -192,7 +215,7 @@ static void fiber_main(void *arg)
         }
         w->after = WEFT__AFTER_END;
         w->after_task = t;
-        weft__context_switch_final(&strand->context, destination(w, n));
+        return destination(w, n);
     }
 }
 
@@ -235,14 +258,10 @@ const weft__parker_ops weft__task_ops = {
 
 static void run_fiber(weft__worker *w, weft_task *t)
 {
-    weft__context *to = destination(w, t);
-    if (to == &w->main) { /* no stack now: again later, see starved */
-        w->handoff = NULL;
+    if (WEFT__LIKELY(go_to(w, &w->main, t)))
+        arrived(w);
+    else /* again later: retry_starved */
         weft__fifo_push(&w->starved, &t->parker.link);
-        return;
-    }
-    weft__context_switch(&w->main, to);
-    arrived(w);
 }
 
 static void run_poll(weft__worker *w, weft_task *t)
