@@ -229,7 +229,7 @@ int weft__poller_current(weft__poller **ret)
     weft__driver *driver = weft__runtime_driver(rt);
     if (WEFT__UNLIKELY(!driver)) {
         const char *wanted = secure_getenv("WEFT_DRIVER");
-        weft__poller *own;
+        weft__poller *own = NULL;
         int r =
             wanted && strcmp(wanted, "poll") == 0 ? weft__poll_new(&own) : weft__epoll_new(&own);
         if (r)
