@@ -58,6 +58,10 @@ typedef struct weft_timer_options {
      * lock; a power of two up to 64; 0: as many as processors, at most 8. About
      * 6.5 KiB each. */
     unsigned shards;
+    /* Only the reactor's thread touches the service and its timers: no locks, one shard.
+     * Then no other thread may call anything here, weft_timer_context_now, _ref and _unref
+     * apart. */
+    bool local;
 } weft_timer_options;
 
 /* Creates a service whose time begins at `origin` (timers may have earlier deadlines;
@@ -67,7 +71,7 @@ typedef struct weft_timer_options {
  * ret_service  receives the service; the caller owns it; untouched on error
  *
  * Returns 0; -EINVAL (ret_service NULL, tick under 1,000 ns or negative, shards no power
- * of two or over 64); -ENOMEM.
+ * of two or over 64, or more than one with local); -ENOMEM.
  * Callable from: any thread. */
 WEFT_API int weft_timer_service_create(weft_time origin, const weft_timer_options *options,
                                        weft_timer_service **ret_service);

@@ -12,11 +12,12 @@
 #define SPINS 40
 #endif
 
-void weft__shard_lock_init(weft__shard_lock *l, bool barrier)
+void weft__shard_lock_init(weft__shard_lock *l, bool barrier, bool local)
 {
     atom_store_rlx(&l->word, 0u);
     atom_store_rlx(&l->sleepers, 0u);
     l->barrier = barrier;
+    l->local = local;
 }
 
 void weft__shard_acquire_slow(weft__shard_lock *l)

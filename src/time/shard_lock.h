@@ -22,9 +22,10 @@ typedef struct weft__shard_lock {
     weft__a32 word;     /* 0 free, 1 held */
     weft__a32 sleepers; /* threads that may be asleep on word */
     bool barrier;       /* constant: weft__sys_barrier works */
+    bool local;         /* constant: one thread only, nothing to lock */
 } weft__shard_lock;
 
-void weft__shard_lock_init(weft__shard_lock *l, bool barrier);
+void weft__shard_lock_init(weft__shard_lock *l, bool barrier, bool local);
 void weft__shard_acquire_slow(weft__shard_lock *l);
 void weft__shard_release_slow(weft__shard_lock *l);
 
@@ -36,7 +37,7 @@ static inline bool weft__shard_try(weft__shard_lock *l)
 
 static inline void weft__shard_acquire(weft__shard_lock *l)
 {
-    if (WEFT__UNLIKELY(!weft__shard_try(l)))
+    if (!l->local && WEFT__UNLIKELY(!weft__shard_try(l)))
         weft__shard_acquire_slow(l);
 }
 
@@ -64,6 +65,8 @@ static inline void weft__store_then_look64(weft__a64 *p, uint64_t value, bool ba
 
 static inline void weft__shard_release(weft__shard_lock *l)
 {
+    if (l->local)
+        return;
     weft__store_then_look32(&l->word, 0u, l->barrier);
     if (WEFT__UNLIKELY(atom_load_sc(&l->sleepers))) /* pairs with acquire_slow */
         weft__shard_release_slow(l);

@@ -96,10 +96,10 @@ static bool admit(weft_timer_context *c)
 }
 
 /* A timer that its own running callback takes in hand is not the reactor's any more. */
-static void note_taken(weft_timer_context *c, const weft__timer *t)
+static WEFT__NOINLINE void note_taken(weft_timer_context *c, const weft__timer *t)
 {
-    if (WEFT__UNLIKELY(t->ticket != 0 && t->ticket >= atom_load_rlx(&c->progress)) && driving(c))
-        weft__service_of(c)->gone |= t->ticket == atom_load_rlx(&c->progress);
+    if (t->ticket == atom_load_rlx(&c->progress) && driving(c))
+        weft__service_of(c)->gone = true;
 }
 
 static inline __attribute__((always_inline)) int arm(weft__timer *t, weft_time deadline,
@@ -116,7 +116,8 @@ static inline __attribute__((always_inline)) int arm(weft__timer *t, weft_time d
         weft__shard_release(&s->lock);
         return closed ? -ESHUTDOWN : -EAGAIN;
     }
-    note_taken(c, t);
+    if (WEFT__UNLIKELY(t->ticket != 0))
+        note_taken(c, t);
     word &= ~((uint32_t)WEFT__TIMER_INTERVAL | 3u << WEFT__TIMER_POLICY_SHIFT);
     if (interval)
         t->period = period;

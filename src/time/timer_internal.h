@@ -180,7 +180,8 @@ static inline void weft__timer_unlink_locked(weft__timer *t)
 
 /* Makes a timer pending, or moves it; `flags` are those of its state word. Returns whether
  * the reactor's plan has become too late. */
-static inline bool weft__timer_arm_locked(weft__timer *t, uint32_t flags, weft_time deadline)
+static inline __attribute__((always_inline)) bool
+weft__timer_arm_locked(weft__timer *t, uint32_t flags, weft_time deadline)
 {
     weft__shard *s = t->shard;
     weft_timer_context *c = s->context;

@@ -34,9 +34,10 @@ int weft_timer_service_create(weft_time origin, const weft_timer_options *option
     if (options)
         o = *options;
     o.tick = o.tick == 0 ? DEFAULT_TICK : o.tick;
-    o.shards = o.shards == 0 ? shards_for(weft__sys_cpus()) : o.shards;
+    if (o.shards == 0)
+        o.shards = o.local ? 1 : shards_for(weft__sys_cpus());
     if (!ret_service || o.tick < WEFT__WHEEL_MIN_TICK || o.shards > WEFT__TIMER_SHARDS_MAX ||
-        (o.shards & (o.shards - 1)) != 0)
+        (o.shards & (o.shards - 1)) != 0 || (o.local && o.shards != 1))
         return -EINVAL;
     weft_timer_service *v = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *v);
     weft__shard *shards = weft__aligned_alloc(WEFT__CACHE_LINE, o.shards * sizeof *shards);
@@ -61,7 +62,7 @@ int weft_timer_service_create(weft_time origin, const weft_timer_options *option
     atom_store_rlx(&c->refs, 1u);
     for (unsigned i = 0; i < o.shards; i++) {
         weft__shard *s = &shards[i];
-        weft__shard_lock_init(&s->lock, c->barrier);
+        weft__shard_lock_init(&s->lock, c->barrier, o.local);
         s->closed = false;
         s->context = c;
         s->weak = s->immediate_count = 0;

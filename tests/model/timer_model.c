@@ -202,7 +202,7 @@ static int counter;
 
 static void lock_setup(void)
 {
-    weft__shard_lock_init(&lock, false);
+    weft__shard_lock_init(&lock, false, false);
     counter = 0;
     model_name(&lock, sizeof lock, "lock");
 }

@@ -19,10 +19,14 @@ static weft_time virtual_clock(void *arg)
     return virtual_now;
 }
 
+/* All tests but those that ask for shards run twice: as for many threads, and local. */
+static bool local;
+
 static weft_timer_service *service_new(weft_timer_options o)
 {
     weft_timer_service *v = NULL;
     o.clock = virtual_clock;
+    o.local = local && o.shards <= 1;
     assert_int_equal(weft_timer_service_create(virtual_now, &o, &v), 0);
     return v;
 }
@@ -79,6 +83,8 @@ static void bad_input_gets_an_error(void **state)
     o = (weft_timer_options){.shards = 3};
     assert_int_equal(weft_timer_service_create(0, &o, &v), -EINVAL);
     o.shards = 128;
+    assert_int_equal(weft_timer_service_create(0, &o, &v), -EINVAL);
+    o = (weft_timer_options){.shards = 2, .local = true};
     assert_int_equal(weft_timer_service_create(0, &o, &v), -EINVAL);
     assert_null(v);
     assert_int_equal(weft_timer_service_turn(NULL, 0, NULL), -EINVAL);
@@ -738,5 +744,7 @@ int main(void)
         cmocka_unit_test(closing_ends_everything_with_its_own_code),
         cmocka_unit_test(any_tick_and_delay_fits_the_bounds),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests_name("shared", tests, NULL, NULL);
+    local = true;
+    return failed + cmocka_run_group_tests_name("local", tests, NULL, NULL);
 }
