@@ -7,6 +7,8 @@
 
 #include "weft/barrier.h"
 #include "weft/base.h"
+#include "weft/bgworker.h"
+#include "weft/buffer.h"
 #include "weft/channel.h"
 #include "weft/cond.h"
 #include "weft/event.h"
