@@ -4,6 +4,7 @@
 #include "unit_test.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 
 #include "base/sys.h"
@@ -694,6 +695,29 @@ static void closing_ends_everything_with_its_own_code(void **state)
     free(p);
 }
 
+/* A million timers put around what ends at once leave nothing behind, at no time. */
+static void a_timer_allocates_nothing(void **state)
+{
+    (void)state;
+    weft_timer t[100];
+    virtual_now = 0;
+    weft_timer_service *v = service_new((weft_timer_options){0});
+    size_t before = mallinfo2().uordblks;
+    for (int round = 0; round < 10000; round++) {
+        for (int i = 0; i < 100; i++) {
+            weft_timer_init(&t[i], weft_timer_service_context(v), NULL, NULL, 0);
+            assert_int_equal(weft_timer_arm_after(&t[i], 3600 * WEFT_SEC), 0);
+        }
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(weft_timer_cancel(&t[i]), 1);
+        if (round % 1000 == 0)
+            turn_at(v, virtual_now + 1);
+    }
+    assert_int_equal(weft_timer_service_pending(v), 0);
+    assert_int_equal(mallinfo2().uordblks, before);
+    weft_timer_service_destroy(v);
+}
+
 static void any_tick_and_delay_fits_the_bounds(void **state)
 {
     (void)state;
@@ -742,6 +766,7 @@ int main(void)
         cmocka_unit_test(weak_timers_keep_nothing_alive),
         cmocka_unit_test(the_cap_refuses_and_recovers),
         cmocka_unit_test(closing_ends_everything_with_its_own_code),
+        cmocka_unit_test(a_timer_allocates_nothing),
         cmocka_unit_test(any_tick_and_delay_fits_the_bounds),
     };
     int failed = cmocka_run_group_tests_name("shared", tests, NULL, NULL);
