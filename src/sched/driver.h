@@ -27,6 +27,9 @@ typedef struct weft__driver_ops {
     void (*wake)(weft__driver *driver);
     /* After the last wait(); no waiter is left. */
     void (*free)(weft__driver *driver);
+    /* A descriptor that is readable while wait() has something to report, for hosts
+     * that poll; NULL, or a negative answer: there is none. */
+    int (*fd)(weft__driver *driver);
 } weft__driver_ops;
 
 struct weft__driver {

@@ -13,7 +13,10 @@ void weft__wake_sleeper(struct weft_runtime *rt, weft__sleeper *s)
 {
     bool in_driver = atom_load_rlx(&s->last_choice) != 0;
     atom_store_rel(&s->notified, 1u); /* pairs with the acquire load in sleep.c */
-    if (in_driver) {
+    if (WEFT__UNLIKELY(rt->driven != NULL)) {
+        weft__sys_futex_wake(&s->notified, 1); /* weft__driven_drain */
+        weft__driven_wake(rt);
+    } else if (in_driver) {
         weft__driver *driver = atom_load_acq(&rt->driver);
         driver->ops->wake(driver);
     } else {

@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "weft/host.h"
+
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
 #endif
@@ -47,6 +49,7 @@ static void runtime_destroy(struct weft_runtime *rt)
         weft__worker_fini(&rt->worker[i]);
     weft__free(rt->worker);
     rt->worker = NULL;
+    weft__driven_free(rt);
     if (rt->overflow_report)
         weft__overflow_uninstall();
     weft__stack_pool_free(rt->stacks);
@@ -173,6 +176,22 @@ int weft_runtime_new(const weft_runtime_options *options, weft_runtime **ret)
     return 0;
 }
 
+int weft_host_new(const weft_runtime_options *options, weft_runtime **ret)
+{
+    struct weft_runtime *rt;
+    if (!ret)
+        return -EINVAL;
+    int r = runtime_create(options, 1, &rt);
+    if (r)
+        return r;
+    r = weft__driven_new(rt);
+    if (r)
+        runtime_destroy(rt);
+    else
+        *ret = rt;
+    return r;
+}
+
 /* ---- weft_run ---- */
 
 struct run_main {
@@ -270,6 +289,8 @@ int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline)
     weft__wait_node n = {0};
     /* A spawn that was under way while we cancelled may have brought one more. */
     for (;;) {
+        if (rt->driven) /* nobody else runs them */
+            weft__driven_drain(rt, deadline);
         weft_time soon = weft_after(20 * WEFT_MSEC);
         weft_time until = deadline == WEFT_TRY || deadline < soon ? deadline : soon;
         int r = weft__wait_on(&drained_ops, rt, &rt->drained_lock, &n, until);
@@ -298,7 +319,8 @@ weft_runtime *weft_runtime_free(weft_runtime *rt)
             if (left == 0)
                 break;
         }
-        stop_workers(rt, rt->workers);
+        if (!rt->driven)
+            stop_workers(rt, rt->workers);
     }
     runtime_destroy(rt);
     return NULL;

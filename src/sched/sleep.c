@@ -122,7 +122,7 @@ void weft__ensure_watcher(weft__worker *w)
 /* ---- Sleeping ---- */
 
 /* Step 3 of idle.h. */
-static bool work_anywhere(weft__worker *w)
+bool weft__work_anywhere(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
     if (atom_load_sc(&rt->inject.count) || atom_load_sc(&rt->high.count) ||
@@ -219,7 +219,7 @@ void weft__worker_sleep(weft__worker *w)
      * once more, and the role is ours (K1). */
     bool orphaned =
         !keeper && weft__idle_count(&rt->idle) == rt->workers && atom_load_sc(&rt->keeper) == 0;
-    if (!moved && !orphaned && !work_anywhere(w))
+    if (!moved && !orphaned && !weft__work_anywhere(w))
         slumber(w, keeper, to_watch, driver);
     weft__idle_deregister(&rt->idle, &w->sleeper);
     atom_store_sc(&w->asleep, 0u);

@@ -33,6 +33,12 @@ WEFT__NOINLINE weft__worker *weft__worker_self(void)
     return worker_self;
 }
 
+static WEFT__NOINLINE void set_worker_self(weft__worker *w)
+{
+    __asm__ volatile("");
+    worker_self = w;
+}
+
 /* ---- Picking ---- */
 
 static weft_task *take_next(weft__worker *w)
@@ -81,9 +87,8 @@ static weft_task *pick_own(weft__worker *w, uint64_t tick)
 /* The next task without a look around; NULL: the main flow must look. */
 static weft_task *pick(weft__worker *w)
 {
-    uint64_t tick = atom_load_rlx(&w->tick) + 1;
-    atom_store_rlx(&w->tick, tick);
-    if (WEFT__UNLIKELY(tick == w->look_at || atom_load_rlx(&w->inbox_count) ||
+    uint64_t tick = atom_load_rlx(&w->tick);
+    if (WEFT__UNLIKELY(tick >= w->look_at || atom_load_rlx(&w->inbox_count) ||
                        atom_load_rlx(&w->rt->high.count)))
         return NULL;
     return pick_own(w, tick);
@@ -123,6 +128,7 @@ static void make_current(weft__worker *w, weft_task *t)
 {
     w->current = &t->parker;
     t->parker.budget = WEFT__BUDGET;
+    weft__count(&w->tick);
 }
 
 /* The context that continues with `t`: its own if it has one, else the main flow's. */
@@ -303,6 +309,8 @@ static void adapt(weft__worker *w)
         w->look_every = took > 4 * LOOK_LONG ? 1 : w->look_every > 1 ? w->look_every / 2 : 1;
     w->now = now;
     w->look_at = atom_load_rlx(&w->tick) + w->look_every;
+    if (WEFT__UNLIKELY(w->look_at > w->turn_end))
+        w->look_at = w->turn_end;
     atom_store_rlx(&w->running_since, (uint64_t)now);
 }
 
@@ -458,18 +466,37 @@ static bool finished(weft__worker *w)
     return atom_load_acq(&rt->stop) || (rt->until_done && weft__alive(rt) == 0);
 }
 
+/* What runs next; NULL: nothing is ready. `look`: a look around is due. */
+static weft_task *next_task(weft__worker *w, bool look)
+{
+    weft_task *t = w->handoff;
+    w->handoff = NULL;
+    if (!t && !look)
+        t = pick(w);
+    return t ? t : look_around(w);
+}
+
+/* Runs `t`; true: a look around is due, for a fiber comes back to the main flow
+ * without a successor only then. */
+static bool run_task(weft__worker *w, weft_task *t)
+{
+    bool fiber = !(t->flags & WEFT__TASK_POLL);
+    if (fiber)
+        run_fiber(w, t);
+    else
+        run_poll(w, t);
+    return fiber;
+}
+
 void weft__worker_loop(weft__worker *w)
 {
-    worker_self = w;
+    set_worker_self(w);
     weft__self_slot(&w->current);
     weft__context_adopt(&w->main);
     bool look = true;
     for (;;) {
-        weft_task *t = w->handoff;
-        w->handoff = NULL;
-        if (!t && !look)
-            t = pick(w);
-        if (!t && !(t = look_around(w))) {
+        weft_task *t = next_task(w, look);
+        if (!t) {
             if (finished(w))
                 break;
             weft__worker_sleep(w);
@@ -482,15 +509,42 @@ void weft__worker_loop(weft__worker *w)
             if (!w->solo)
                 weft__ensure_watcher(w);
         }
-        /* A fiber that comes back here without a successor found that a look is due. */
-        look = !(t->flags & WEFT__TASK_POLL);
-        if (look)
-            run_fiber(w, t);
-        else
-            run_poll(w, t);
+        look = run_task(w, t);
     }
     weft__self_slot(NULL);
-    worker_self = NULL;
+    set_worker_self(NULL);
+}
+
+bool weft__worker_has_own(weft__worker *w)
+{
+    return w->handoff || atom_load_rlx(&w->next) || !weft__fifo_empty(&w->fifo) ||
+           !weft__fifo_empty(&w->pinned) || !weft__fifo_empty(&w->starved);
+}
+
+uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time)
+{
+    /* The caller may itself be a task of another runtime. */
+    weft__worker *outer = weft__worker_self();
+    set_worker_self(w);
+    weft__parker **outer_slot = weft__self_slot(&w->current);
+    weft__context_adopt(&w->main);
+    weft_time stop = time ? weft_after(time) : WEFT_NEVER;
+    uint64_t began = atom_load_rlx(&w->tick);
+    w->turn_end = tasks ? began + tasks : UINT64_MAX;
+    w->look_every = 1;
+    retry_starved(w);
+    bool look = true;
+    while (atom_load_rlx(&w->tick) < w->turn_end) {
+        weft_task *t = next_task(w, look);
+        if (!t)
+            break;
+        look = run_task(w, t);
+        if (stop != WEFT_NEVER && weft__sys_now() >= stop)
+            break;
+    }
+    weft__self_slot(outer_slot);
+    set_worker_self(outer);
+    return atom_load_rlx(&w->tick) - began;
 }
 
 /* ---- Life ---- */
@@ -503,7 +557,8 @@ void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number
     w->solo = rt->solo;
     w->census = rt->census;
     w->look_every = 1;
-    w->look_at = 1;
+    w->look_at = 0;
+    w->turn_end = UINT64_MAX;
     w->rng = weft__sys_seed();
     w->now = weft__sys_now();
     weft__stack_cache_init(&w->stacks, rt->stacks);

@@ -58,8 +58,9 @@ typedef struct weft__worker {
     weft__aptr next;
     weft__a32 inbox_count;
     uint32_t next_streak; /* how often `next` was taken in a row */
-    weft__a64 tick;       /* switches; others read it to see progress */
+    weft__a64 tick;       /* times a task was given this worker; others read it to see progress */
     uint64_t look_at;     /* tick at which the main flow looks around next */
+    uint64_t turn_end;    /* host-driven: tick at which the turn's budget is spent */
     uint32_t look_every;  /* 1 .. LOOK_MAX, adapts to how long tasks run */
     bool solo, searching, census;
     bool woke;   /* just left sleep */
@@ -124,6 +125,7 @@ struct weft_runtime {
     weft__lock drained_lock;
     weft__list drained; /* waiters for alive == 0 while closing */
 
+    struct weft__driven *driven; /* host-driven: no threads */
     weft__stack_pool *stacks;
     weft__worker *worker; /* [workers] */
 };
@@ -135,6 +137,16 @@ weft__worker *weft__worker_self(void);
 void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number);
 void weft__worker_fini(weft__worker *w);
 void weft__worker_loop(weft__worker *w); /* until rt->stop, or (weft_run) all is done */
+
+bool weft__worker_has_own(weft__worker *w); /* owner: something is ready here */
+/* Runs up to `tasks` switches for up to `time` ns (0: no bound) on this thread. */
+uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time);
+
+/* driven.c */
+int weft__driven_new(struct weft_runtime *rt);
+void weft__driven_free(struct weft_runtime *rt);
+void weft__driven_wake(struct weft_runtime *rt);
+void weft__driven_drain(struct weft_runtime *rt, weft_time deadline);
 
 /* ready.c: makes a task run that is not in any queue. */
 void weft__ready_woken(weft_task *t);                    /* from anywhere */
@@ -148,6 +160,7 @@ extern const weft__parker_ops weft__task_ops;
 /* sleep.c: an idle worker. */
 void weft__worker_sleep(weft__worker *w);
 void weft__ensure_watcher(weft__worker *w);
+bool weft__work_anywhere(weft__worker *w);
 
 /* timers.c */
 void weft__timer_arm(weft__worker *w, weft_task *t, weft_time deadline);

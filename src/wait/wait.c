@@ -47,10 +47,12 @@ WEFT__NOINLINE weft__parker *weft__self(void)
     return &thread_parker;
 }
 
-WEFT__NOINLINE void weft__self_slot(weft__parker **slot)
+WEFT__NOINLINE weft__parker **weft__self_slot(weft__parker **slot)
 {
     __asm__ volatile("");
+    weft__parker **before = self_slot;
     self_slot = slot;
+    return before;
 }
 
 /* ---- A plain thread ---- */

@@ -116,8 +116,8 @@ struct weft__parker {
 weft__parker *weft__self(void);
 
 /* For a scheduler: the calling thread's current parker is *slot from now on
- * (NULL, or *slot == NULL: the thread's own). */
-void weft__self_slot(weft__parker **slot);
+ * (NULL, or *slot == NULL: the thread's own). Returns the slot before. */
+weft__parker **weft__self_slot(weft__parker **slot);
 
 void weft__parker_init(weft__parker *p, const weft__parker_ops *ops);
 

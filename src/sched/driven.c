@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * driven.c -- weft/host.h: the one worker of a runtime without threads.
+ *
+ * A turn is a piece of the worker's loop on the caller's thread; between turns the
+ * worker is a sleeper like any other (idle.h), registered by plan: so the check for
+ * work and the arming of the wake are one step, and a submitter finds the sleeper or
+ * the plan finds the work. Waking it calls the host's waker and raises the descriptor.
+ *
+ * The descriptor is an epoll instance over three: an eventfd that wakes raise, a
+ * timerfd set by plan, and the readiness driver's own descriptor. Level-triggered, so
+ * it stays readable until a turn has seen to the cause.
+ */
+#include "sched/worker.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "weft/host.h"
+
+struct weft__driven {
+    weft__a32 busy; /* a turn, or a plan, is in progress */
+    bool registered;
+    weft_waker waker; /* written while not registered; read by who took the sleeper off */
+    weft__lock lock;  /* guards the descriptors against their creation */
+    int poll_fd, wake_fd, timer_fd;
+    bool has_driver; /* its descriptor is in poll_fd */
+};
+
+int weft__driven_new(struct weft_runtime *rt)
+{
+    struct weft__driven *d = weft__calloc(1, sizeof *d);
+    if (!d)
+        return -ENOMEM;
+    d->poll_fd = d->wake_fd = d->timer_fd = -1;
+    rt->driven = d;
+    return 0;
+}
+
+static void close_all(struct weft__driven *d)
+{
+    int *fds[] = {&d->poll_fd, &d->wake_fd, &d->timer_fd};
+    for (int i = 0; i < 3; i++) {
+        if (*fds[i] >= 0)
+            close(*fds[i]);
+        *fds[i] = -1;
+    }
+}
+
+void weft__driven_free(struct weft_runtime *rt)
+{
+    if (!rt->driven)
+        return;
+    close_all(rt->driven);
+    weft__free(rt->driven);
+    rt->driven = NULL;
+}
+
+/* ---- Waking ---- */
+
+static void raise_wake(struct weft__driven *d)
+{
+    uint64_t one = 1;
+    ssize_t n;
+    do
+        n = write(d->wake_fd, &one, sizeof one);
+    while (n < 0 && errno == EINTR);
+    /* EAGAIN: the counter is full, so it is readable anyway. */
+    WEFT__CHECK(n == sizeof one || errno == EAGAIN);
+}
+
+void weft__driven_wake(struct weft_runtime *rt)
+{
+    struct weft__driven *d = rt->driven;
+    weft_waker waker = d->waker;
+    weft__acquire(&d->lock);
+    if (d->wake_fd >= 0)
+        raise_wake(d);
+    weft__release(&d->lock);
+    if (waker.wake)
+        waker.wake(waker.arg);
+}
+
+/* ---- The descriptor ---- */
+
+static int add(int poll_fd, int fd)
+{
+    struct epoll_event e = {.events = EPOLLIN};
+    return epoll_ctl(poll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+static int open_all(struct weft__driven *d)
+{
+    d->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    d->wake_fd = d->poll_fd < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    d->timer_fd = d->wake_fd < 0 ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    int r = d->timer_fd < 0 ? -errno : 0;
+    if (!r)
+        r = add(d->poll_fd, d->wake_fd);
+    if (!r)
+        r = add(d->poll_fd, d->timer_fd);
+    if (!r)
+        raise_wake(d); /* nobody has planned yet: come and turn */
+    else
+        close_all(d);
+    return r;
+}
+
+/* The driver's descriptor joins once there is a driver that has one. */
+static void watch_driver(struct weft_runtime *rt)
+{
+    struct weft__driven *d = rt->driven;
+    weft__driver *driver = atom_load_acq(&rt->driver);
+    if (d->poll_fd < 0 || d->has_driver || !driver || !driver->ops->fd)
+        return;
+    int fd = driver->ops->fd(driver);
+    d->has_driver = fd >= 0 && add(d->poll_fd, fd) == 0;
+}
+
+static void set_timer(struct weft__driven *d, weft_time until)
+{
+    if (d->timer_fd < 0)
+        return;
+    struct itimerspec ts = {{0, 0}, {0, 0}};
+    if (until != WEFT_NEVER) {
+        weft_time t = until > 0 ? until : 1; /* all zero would disarm */
+        ts.it_value.tv_sec = (time_t)(t / WEFT_SEC);
+        ts.it_value.tv_nsec = (long)(t % WEFT_SEC);
+    }
+    WEFT__CHECK(timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &ts, NULL) == 0);
+}
+
+static void clear_wake(struct weft__driven *d)
+{
+    uint64_t count;
+    if (d->wake_fd >= 0)
+        while (read(d->wake_fd, &count, sizeof count) < 0 && errno == EINTR)
+            ;
+}
+
+int weft_host_fd(weft_runtime *rt)
+{
+    if (!rt || !rt->driven)
+        return -EINVAL;
+    if (!*rt->alive_page)
+        return -ENXIO;
+    struct weft__driven *d = rt->driven;
+    weft__acquire(&d->lock);
+    int r = d->poll_fd < 0 ? open_all(d) : 0;
+    weft__release(&d->lock);
+    if (!r)
+        watch_driver(rt);
+    return r ? r : d->poll_fd;
+}
+
+/* ---- Turns ---- */
+
+/* Takes the driving place: 0 or why not. */
+static int enter(weft_runtime *rt)
+{
+    if (!rt || !rt->driven)
+        return -EINVAL;
+    if (!*rt->alive_page)
+        return -ENXIO;
+    weft__worker *w = weft__worker_self();
+    if (w && w->rt == rt)
+        return -EDEADLK;
+    uint32_t free_ = 0;
+    return atom_cas_acq(&rt->driven->busy, &free_, 1u) ? 0 : -EBUSY;
+}
+
+static void leave_turn(weft_runtime *rt)
+{
+    atom_store_rel(&rt->driven->busy, 0u); /* pairs with enter: the next driver sees all */
+}
+
+int weft_host_turn(weft_runtime *rt, const weft_turn_budget *budget)
+{
+    if (budget && budget->time < 0)
+        return -EINVAL;
+    int r = enter(rt);
+    if (r)
+        return r;
+    struct weft__driven *d = rt->driven;
+    weft__worker *w = &rt->worker[0];
+    if (d->registered) {
+        weft__idle_deregister(&rt->idle, &w->sleeper);
+        atom_store_sc(&w->asleep, 0u);
+        d->registered = false;
+        w->searching = true;
+    }
+    clear_wake(d);
+    uint64_t runs = weft__worker_turn(w, budget ? budget->tasks : 0, budget ? budget->time : 0);
+    watch_driver(rt);
+    leave_turn(rt);
+    return runs > INT32_MAX ? INT32_MAX : (int)runs;
+}
+
+int weft_host_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_until)
+{
+    int r = enter(rt);
+    if (r)
+        return r == -EDEADLK ? -EBUSY : r;
+    struct weft__driven *d = rt->driven;
+    weft__worker *w = &rt->worker[0];
+    weft_time until = WEFT_NEVER;
+    bool again = d->registered;
+    r = WEFT_PLAN_NOW;
+    if (!weft__worker_has_own(w)) {
+        weft__drained_check(rt);
+        if (again) /* armed by an earlier plan; the waker may be another now */
+            weft__idle_deregister(&rt->idle, &w->sleeper);
+        d->waker = waker ? *waker : (weft_waker){NULL, NULL};
+        atom_store_sc(&w->asleep, 1u);
+        weft__idle_register(&rt->idle, &w->sleeper, again || w->searching);
+        w->searching = false;
+        d->registered = true;
+        until = weft__timers_next(w);
+        if (!weft__work_anywhere(w) && (until == WEFT_NEVER || weft__sys_now() < until))
+            r = until == WEFT_NEVER ? WEFT_PLAN_NEVER : WEFT_PLAN_UNTIL;
+    }
+    if (r == WEFT_PLAN_NOW) {
+        if (d->registered) {
+            weft__idle_deregister(&rt->idle, &w->sleeper);
+            atom_store_sc(&w->asleep, 0u);
+            w->searching = true;
+            d->registered = false;
+        }
+        if (d->wake_fd >= 0)
+            raise_wake(d);
+        until = WEFT_NEVER;
+    } else {
+        set_timer(d, until);
+    }
+    if (ret_until)
+        *ret_until = until;
+    leave_turn(rt);
+    return r;
+}
+
+/* ---- The end ---- */
+
+/* Drives until nothing is alive or the deadline has passed; for shutdown. */
+void weft__driven_drain(weft_runtime *rt, weft_time deadline)
+{
+    weft__worker *w = &rt->worker[0];
+    while (weft__alive(rt) && weft_host_turn(rt, NULL) >= 0 && weft__alive(rt)) {
+        weft_time until,
+            slice = weft_after(5 * WEFT_MSEC); /* sockets are looked at, not waited on */
+        int plan = weft_host_plan(rt, NULL, &until);
+        weft_time now = weft__sys_now();
+        if (plan < 0 || now >= deadline)
+            break;
+        if (plan == WEFT_PLAN_NOW)
+            continue;
+        if (until < slice)
+            slice = until;
+        weft__sys_futex_wait(&w->sleeper.notified, 0, slice < deadline ? slice : deadline);
+    }
+}
