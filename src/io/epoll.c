@@ -106,8 +106,13 @@ static int epoll_collect(weft__driver *driver, weft_time deadline)
     return woken;
 }
 
+static int epoll_fd(weft__driver *driver)
+{
+    return ((epoll_poller *)(void *)driver)->epoll;
+}
+
 static const weft__driver_ops epoll_driver_ops = {epoll_collect, weft__poller_wake,
-                                                  weft__poller_free};
+                                                  weft__poller_free, epoll_fd};
 static const weft__poller_ops epoll_poller_ops = {epoll_watch, epoll_unwatch, NULL, epoll_end};
 
 int weft__epoll_new(weft__poller **ret)

@@ -166,8 +166,8 @@ static int poll_collect(weft__driver *driver, weft_time deadline)
     return woken;
 }
 
-static const weft__driver_ops poll_driver_ops = {poll_collect, weft__poller_wake,
-                                                 weft__poller_free};
+static const weft__driver_ops poll_driver_ops = {poll_collect, weft__poller_wake, weft__poller_free,
+                                                 NULL};
 static const weft__poller_ops poll_poller_ops = {poll_watch, poll_unwatch, poll_arm, poll_end};
 
 int weft__poll_new(weft__poller **ret)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * driven.c -- weft/host.h: the one worker of a runtime without threads.
+ * driven.c -- weft/driven.h: the one worker of a runtime without threads.
  *
  * A turn is a piece of the worker's loop on the caller's thread; between turns the
  * worker is a sleeper like any other (idle.h), registered by plan: so the check for
@@ -18,7 +18,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "weft/host.h"
+#include "weft/driven.h"
 
 struct weft__driven {
     weft__a32 busy; /* a turn, or a plan, is in progress */
@@ -140,7 +140,7 @@ static void clear_wake(struct weft__driven *d)
             ;
 }
 
-int weft_host_fd(weft_runtime *rt)
+int weft_driven_fd(weft_runtime *rt)
 {
     if (!rt || !rt->driven)
         return -EINVAL;
@@ -176,7 +176,7 @@ static void leave_turn(weft_runtime *rt)
     atom_store_rel(&rt->driven->busy, 0u); /* pairs with enter: the next driver sees all */
 }
 
-int weft_host_turn(weft_runtime *rt, const weft_turn_budget *budget)
+int weft_driven_turn(weft_runtime *rt, const weft_driven_budget *budget)
 {
     if (budget && budget->time < 0)
         return -EINVAL;
@@ -198,7 +198,7 @@ int weft_host_turn(weft_runtime *rt, const weft_turn_budget *budget)
     return runs > INT32_MAX ? INT32_MAX : (int)runs;
 }
 
-int weft_host_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_until)
+int weft_driven_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_until)
 {
     int r = enter(rt);
     if (r)
@@ -246,10 +246,10 @@ int weft_host_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_unt
 void weft__driven_drain(weft_runtime *rt, weft_time deadline)
 {
     weft__worker *w = &rt->worker[0];
-    while (weft__alive(rt) && weft_host_turn(rt, NULL) >= 0 && weft__alive(rt)) {
+    while (weft__alive(rt) && weft_driven_turn(rt, NULL) >= 0 && weft__alive(rt)) {
         weft_time until,
             slice = weft_after(5 * WEFT_MSEC); /* sockets are looked at, not waited on */
-        int plan = weft_host_plan(rt, NULL, &until);
+        int plan = weft_driven_plan(rt, NULL, &until);
         weft_time now = weft__sys_now();
         if (plan < 0 || now >= deadline)
             break;

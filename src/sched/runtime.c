@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "weft/host.h"
+#include "weft/driven.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -176,7 +176,7 @@ int weft_runtime_new(const weft_runtime_options *options, weft_runtime **ret)
     return 0;
 }
 
-int weft_host_new(const weft_runtime_options *options, weft_runtime **ret)
+int weft_driven_new(const weft_runtime_options *options, weft_runtime **ret)
 {
     struct weft_runtime *rt;
     if (!ret)

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * weft/host.h -- a runtime inside a loop that is not weft's.
+ * weft/driven.h -- a runtime inside a loop that is not weft's.
  *
- * A host-driven runtime has no thread. Whoever owns the loop calls weft_host_turn to
- * run what is ready, then asks weft_host_plan when to come back, or polls the one
- * descriptor of weft_host_fd, which is readable whenever a turn has something to do:
+ * A host-driven runtime has no thread. Whoever owns the loop calls weft_driven_turn to
+ * run what is ready, then asks weft_driven_plan when to come back, or polls the one
+ * descriptor of weft_driven_fd, which is readable whenever a turn has something to do:
  * a task made ready by any thread, a timer that is due, a socket.
  *
  *     for (;;) {
- *         weft_host_turn(rt, &budget);
- *         switch (weft_host_plan(rt, NULL, &until)) { ... poll(fds, n, timeout) ... }
+ *         weft_driven_turn(rt, &budget);
+ *         switch (weft_driven_plan(rt, NULL, &until)) { ... poll(fds, n, timeout) ... }
  *     }
  *
  * Concurrency: spawn, wake and cancel come from any thread. turn, plan and free belong
  * to one thread at a time, which need not always be the same; a turn while another
  * thread is in one answers -EBUSY.
  */
-#ifndef WEFT_HOST_H
-#define WEFT_HOST_H
+#ifndef WEFT_DRIVEN_H
+#define WEFT_DRIVEN_H
 
 #include <weft/base.h>
 #include <weft/runtime.h>
@@ -27,19 +27,19 @@
 extern "C" {
 #endif
 
-/* Creates a runtime that only weft_host_turn drives. options->workers is ignored. It
+/* Creates a runtime that only weft_driven_turn drives. options->workers is ignored. It
  * ends with weft_runtime_free, which drives the last turns itself.
  *
  * Returns 0; -EINVAL (ret is NULL, bad options); -ENOMEM.
  * Callable from: any thread, any task. */
-WEFT_API WEFT_MUST_USE int weft_host_new(const weft_runtime_options *options, weft_runtime **ret);
+WEFT_API WEFT_MUST_USE int weft_driven_new(const weft_runtime_options *options, weft_runtime **ret);
 
 /* Bounds of one turn; zero is no bound. A task that does not give way is not cut off:
  * the bounds hold between tasks. */
-typedef struct weft_turn_budget {
+typedef struct weft_driven_budget {
     uint32_t tasks; /* how many times a task is given the thread */
     weft_time time; /* ns */
-} weft_turn_budget;
+} weft_driven_budget;
 
 /* Serves due timers and ready descriptors and runs ready tasks on the calling thread
  * until none is left or the budget is spent. NULL: no bounds.
@@ -48,7 +48,7 @@ typedef struct weft_turn_budget {
  * host-driven, a negative time); -EDEADLK (from a task of this runtime); -EBUSY
  * (another thread is in a turn); -ENXIO (inherited through fork).
  * Callable from: any thread, tasks of other runtimes (whose worker it holds). */
-WEFT_API int weft_host_turn(weft_runtime *rt, const weft_turn_budget *budget);
+WEFT_API int weft_driven_turn(weft_runtime *rt, const weft_driven_budget *budget);
 
 enum {
     WEFT_PLAN_NEVER = 0, /* nothing to do until a wake */
@@ -59,14 +59,14 @@ enum {
 /* When the next turn is due, and in the same step the wake: unless the answer is NOW,
  * `waker` is called once, from any thread, as soon as something becomes ready before
  * that time. The next turn disarms it. Sockets are not covered by the waker, only by
- * the descriptor: a host whose tasks use sockets polls weft_host_fd.
+ * the descriptor: a host whose tasks use sockets polls weft_driven_fd.
  *
  * waker      copied; NULL: none (the descriptor alone)
  * ret_until  absolute ns, set with UNTIL, else WEFT_NEVER; NULL if unwanted
  *
  * Returns one of the three; -EINVAL (NULL, not host-driven); -EBUSY (in a turn);
  * -ENXIO. Callable from: any thread outside of this runtime's tasks. */
-WEFT_API int weft_host_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_until);
+WEFT_API int weft_driven_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_until);
 
 /* The descriptor, made on first request and closed by weft_runtime_free: readable
  * (POLLIN) whenever a turn has something to do, from the last plan on. Never read it;
@@ -74,7 +74,7 @@ WEFT_API int weft_host_plan(weft_runtime *rt, const weft_waker *waker, weft_time
  *
  * Returns the descriptor; -EINVAL (NULL, not host-driven); -EMFILE, -ENFILE, -ENOMEM
  * from the system; -ENXIO. Callable from: the driving thread. */
-WEFT_API int weft_host_fd(weft_runtime *rt);
+WEFT_API int weft_driven_fd(weft_runtime *rt);
 
 #ifdef __cplusplus
 }
