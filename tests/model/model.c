@@ -39,9 +39,9 @@ struct thread {
     const void *futex; /* sleeps on */
     bool timed;
     bool woken;
-    int waker; /* the step that woke it, until it is recorded */
-    int last;  /* its last step */
-    int spurious;
+    int waker;           /* the step that woke it, until it is recorded */
+    int last;            /* its last step */
+    int spurious, jumps; /* still to come */
     weft_time now;
 };
 
@@ -390,7 +390,14 @@ void weft__sys_futex_wake(weft__a32 *word, int count)
 
 weft_time weft__sys_now(void)
 {
-    return m.current >= 0 ? m.thread[m.current].now : START_TIME;
+    if (m.current < 0)
+        return START_TIME;
+    struct thread *self = &m.thread[m.current];
+    if (self->jumps > 0 && model_choose(2)) {
+        self->jumps--;
+        self->now += MODEL_JUMP;
+    }
+    return self->now;
 }
 
 uint64_t weft__sys_seed(void)
@@ -481,6 +488,7 @@ static void begin(void)
         th->futex = NULL;
         th->waker = th->last = -1;
         th->spurious = m.s->spurious;
+        th->jumps = m.s->jumps;
         th->now = START_TIME;
     }
     race_begin(m.s->threads);

@@ -26,7 +26,8 @@
 
 enum {
     MODEL_THREADS = 6,
-    MODEL_STEPS = 600, /* an execution that is longer counts as a livelock */
+    MODEL_JUMP = 5000000, /* ns */
+    MODEL_STEPS = 600,    /* an execution that is longer counts as a livelock */
 };
 
 struct model_scenario {
@@ -38,6 +39,7 @@ struct model_scenario {
     void (*on_switch)(int thread); /* `thread` runs from now on; may be NULL */
     unsigned may_sleep;            /* bit i: thread i may sleep for ever at the end */
     int spurious;                  /* so many futex waits of each thread may end for no reason */
+    int jumps;                     /* so often each thread's clock may have gone on MODEL_JUMP */
     bool all;                      /* no reduction: all orders of all steps with an address */
     int preemptions;               /* with `all`: at most so many, 0 for no bound */
     bool eager;                    /* tries the other threads first: another way to the same */
