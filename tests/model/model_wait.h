@@ -35,4 +35,28 @@ static void parkers_setup(void)
     model_name(parker, sizeof parker, "parker");
 }
 
+/* Writes over the stack where the calls before had their frames: whoever still uses
+ * a node in there races with it. */
+static WEFT__NOINLINE void stamp_on_frames(void)
+{
+    volatile char old[600];
+    for (size_t i = 0; i < sizeof old; i++)
+        old[i] = (char)0xdd;
+}
+
+/* The last thing of a thread that has waited: a wait that only it decides. An unpark
+ * that comes now was owed to nobody, and fails weft__unpark or parkers_check. */
+static inline void parker_leaves(int t)
+{
+    stamp_on_frames();
+    weft__wait_begin(&parker[t], "end", NULL);
+    model_check(weft__claim(&parker[t], 0) || atom_load_rlx(&parker[t].cancel));
+}
+
+static inline void parkers_check(int threads)
+{
+    for (int t = 0; t < threads; t++)
+        model_check(!(parker[t].word.raw & WEFT__WAIT_TOKEN) || parker[t].cancel.raw);
+}
+
 #endif

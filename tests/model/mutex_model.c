@@ -43,11 +43,13 @@ static void locks(int t)
     }
     for (int i = 0; i < rounds; i++)
         lock_once(t, t ? WEFT_NEVER : deadline);
+    parker_leaves(t);
 }
 
 static void check(void)
 {
     int failed = 0;
+    parkers_check(lockers);
     model_check(!weft_mutex_locked(&mutex) && weft_mutex_fini(&mutex) == 0);
     for (int t = 0; t < lockers; t++) {
         bool may_fail = t == 0 && (deadline != WEFT_NEVER || threads > lockers);
@@ -112,12 +114,58 @@ static void starving(void **state)
     explore("mutex, 3 threads, starving", 2, 1);
 }
 
+/* Who holds it last frees it, right after its own unlock. */
+static weft_mutex *shared;
+static int holders;
+
+static void setup_shared(void)
+{
+    setup();
+    holders = 0;
+    model_check(weft_mutex_create(&shared) == 0);
+    model_name(shared, sizeof *shared, "mutex");
+}
+
+static void lock_and_leave(int t)
+{
+    (void)t;
+    model_check(weft_mutex_lock(shared, WEFT_NEVER) == 0);
+    bool last = ++holders == threads;
+    model_check(weft_mutex_unlock(shared) == 0);
+    if (last)
+        model_check(weft_mutex_destroy(shared) == 0);
+}
+
+static void check_left(void)
+{
+    model_check(holders == threads);
+}
+
+static void last_holder_frees(void **state)
+{
+    (void)state;
+    struct model_scenario s = {.name = "mutex, 2 threads, the last frees",
+                               .threads = 2,
+                               .setup = setup_shared,
+                               .run = lock_and_leave,
+                               .check = check_left,
+                               .on_switch = parkers_on_switch};
+    threads = 2;
+    model_must_hold(&s);
+    s.name = "mutex, 3 threads, the last frees";
+    s.threads = threads = 3;
+    s.all = true;
+    s.preemptions = 3;
+    model_must_hold(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_threads),
         cmocka_unit_test(three_threads),
         cmocka_unit_test(starving),
+        cmocka_unit_test(last_holder_frees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

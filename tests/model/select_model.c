@@ -28,14 +28,6 @@ static void setup(void)
     model_name(channel[1], sizeof *channel[1], "second");
 }
 
-/* Writes over the stack where a call had its frame. */
-static WEFT__NOINLINE void stamp_on_frame(void)
-{
-    volatile char old[600];
-    for (size_t i = 0; i < sizeof old; i++)
-        old[i] = (char)0xdd;
-}
-
 /* As weft_case_send and weft_case_recv. */
 static weft_select_case sends(weft_channel *ch, int *item)
 {
@@ -68,7 +60,7 @@ static void crossing(int t)
 {
     if (t < 2) {
         cross(t);
-        stamp_on_frame();
+        parker_leaves(t);
     } else if (t == 2) {
         weft__cancel(&parker[0]);
     }
@@ -81,8 +73,9 @@ static int items_in(const weft_channel *ch)
     return (int)stats.length;
 }
 
-static void check_nobody_waits(void)
+static void check_nobody_waits(int waiters)
 {
+    parkers_check(waiters);
     for (int i = 0; i < 2; i++) {
         model_check(weft__list_empty(&channel[i]->receivers));
         model_check(weft__list_empty(&channel[i]->senders));
@@ -96,7 +89,7 @@ static void check_nobody_waits(void)
 static void check_crossing(void)
 {
     int sent = 0, received = 0, kept = items_in(channel[0]) + items_in(channel[1]);
-    check_nobody_waits();
+    check_nobody_waits(2);
     for (int t = 0; t < 2; t++) {
         sent += side[t].sent != 0;
         received += side[t].received != 0;
@@ -159,7 +152,7 @@ static void use(int t)
 {
     if (t < threads - 1) {
         send_or_receive(t);
-        stamp_on_frame();
+        parker_leaves(t);
     } else {
         weft_channel_close(channel[0]);
     }
@@ -168,7 +161,7 @@ static void use(int t)
 static void check_use(void)
 {
     int sent = 0, received = items_in(channel[0]);
-    check_nobody_waits();
+    check_nobody_waits(threads - 1);
     for (int t = 0; t < threads - 1; t++) {
         int r = side[t].outcome;
         model_check(r == 0 || r == -EPIPE || (r == -ETIMEDOUT && deadline != WEFT_NEVER));
@@ -217,24 +210,30 @@ static WEFT__NOINLINE void select_of_two(void)
         side[0].received = got[side[0].outcome];
 }
 
-static void partners(int t)
+static WEFT__NOINLINE void send_to_select(int t)
 {
     int item = 10 + t;
-    if (t == 0) {
-        select_of_two();
-        stamp_on_frame();
-    } else if (t < 3) {
-        side[t].outcome = weft_channel_send(channel[t - 1], &item, deadline);
-        side[t].sent = side[t].outcome == 0 ? item : 0;
-    } else {
+    side[t].outcome = weft_channel_send(channel[t - 1], &item, deadline);
+    side[t].sent = side[t].outcome == 0 ? item : 0;
+}
+
+static void partners(int t)
+{
+    if (t == 3) {
         weft__cancel(&parker[0]);
+        return;
     }
+    if (t == 0)
+        select_of_two();
+    else
+        send_to_select(t);
+    parker_leaves(t);
 }
 
 static void check_partners(void)
 {
     int sent = (side[1].sent != 0) + (side[2].sent != 0);
-    check_nobody_waits();
+    check_nobody_waits(3);
     model_check(sent == (side[0].received != 0) + items_in(channel[0]) + items_in(channel[1]));
     if (side[0].received && capacity == 0)
         model_check(side[0].received == side[1].sent + side[2].sent);

@@ -71,14 +71,6 @@ static WEFT__NOINLINE int gate_pass(weft_time deadline)
     return weft__wait_on(&gate_ops, &gate, &gate.lock, &n, deadline);
 }
 
-/* Writes over the stack where gate_pass had its frame. */
-static WEFT__NOINLINE void stamp_on_frame(void)
-{
-    volatile char old[400];
-    for (size_t i = 0; i < sizeof old; i++)
-        old[i] = (char)0xdd;
-}
-
 /* ---- What the scenarios share ---- */
 
 static weft_time deadline;
@@ -101,7 +93,7 @@ static void wait_at_gate(void)
 {
     for (int i = 0; i < passes; i++) {
         outcome[i] = gate_pass(deadline);
-        stamp_on_frame();
+        stamp_on_frames();
         received += outcome[i] == 0;
     }
 }
@@ -219,7 +211,7 @@ static void sleeps(int t)
 {
     if (t == 0) {
         outcome[0] = weft__sleep(deadline);
-        stamp_on_frame();
+        stamp_on_frames();
         outcome[1] = weft__sleep(deadline);
     } else {
         weft__cancel(&parker[0]);
@@ -363,7 +355,7 @@ static void two_lives(int t)
         return;
     }
     outcome[0] = gate_pass(deadline);
-    stamp_on_frame();
+    stamp_on_frames();
     weft__parker_init(&parker[0], &fiber_ops);
     atom_store_rel(&fiber.successor, 1u); /* pairs with sleep_until_set */
     weft__sys_futex_wake(&fiber.successor, 1);
