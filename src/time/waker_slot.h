@@ -4,8 +4,9 @@
  *
  * Three states; nobody ever waits for anybody:
  *
- *   READY        the slot holds the current waker (or none yet)
- *   REGISTERING  the poller alone replaces it
+ *   READY        the slot holds the current waker
+ *   REGISTERING  it is the poller's alone: it replaces the waker, or has not registered
+ *                one yet (the first registration so needs one atomic step, not two)
  *   TERMINAL     absorbing. Reached from READY, the publisher owns the waker and calls
  *                it; reached from REGISTERING, the poller owns what is in the slot and
  *                is awake, so it looks at the lifecycle instead of being woken
@@ -37,23 +38,26 @@ typedef struct weft__waker_slot {
     weft__a32 state;
 } weft__waker_slot;
 
-/* Empty and READY; plain writes, the caller publishes the slot. */
+/* Empty, and the poller's; the caller publishes the slot. */
 static inline void weft__slot_reset(weft__waker_slot *s)
 {
     s->waker.wake = NULL;
     s->waker.arg = NULL;
-    atom_store_rlx(&s->state, (uint32_t)WEFT__SLOT_READY);
+    atom_store_rlx(&s->state, (uint32_t)WEFT__SLOT_REGISTERING);
 }
 
 /* The poller: true, `w` will be called at the publication; false, it has happened, and
  * what the publisher did before is visible. */
 static inline bool weft__slot_register(weft__waker_slot *s, const weft_waker *w)
 {
-    uint32_t seen = WEFT__SLOT_READY;
+    uint32_t seen = atom_load_acq(&s->state); /* pairs with publish */
     if (s->waker.wake == w->wake && s->waker.arg == w->arg)
-        return atom_load_acq(&s->state) == WEFT__SLOT_READY; /* pairs with publish */
-    /* Acquire on failure: pairs with publish. On success nothing is read from others. */
-    if (!atom_cas_ar(&s->state, &seen, (uint32_t)WEFT__SLOT_REGISTERING))
+        return seen == WEFT__SLOT_READY;
+    /* REGISTERING here is the first time: nobody but the poller sets it. Acquire on
+     * failure: pairs with publish. */
+    if (seen == WEFT__SLOT_TERMINAL ||
+        (seen == WEFT__SLOT_READY &&
+         !atom_cas_ar(&s->state, &seen, (uint32_t)WEFT__SLOT_REGISTERING)))
         return false;
     s->waker = *w;
     seen = WEFT__SLOT_REGISTERING;

@@ -75,8 +75,10 @@ static void slot_setup(void)
 {
     weft__slot_reset(&slot);
     lifecycle.raw = 0;
-    if (!start_empty)
-        slot.waker = (weft_waker){no_wake, &old_id};
+    if (!start_empty) {
+        weft_waker old = {no_wake, &old_id};
+        model_check(weft__slot_register(&slot, &old));
+    }
     memset(taken, 0, sizeof taken);
     saw_end = false;
     last_waker = NULL;
