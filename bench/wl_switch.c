@@ -4,7 +4,7 @@
  */
 #include "bench.h"
 
-#include "weft/event.h"
+#include "weft/value.h"
 #include "weft/waitgroup.h"
 
 enum { YIELDERS = 200, YIELDS = 1000, PAIRS = 1000 };
@@ -64,15 +64,15 @@ BENCH_WORKLOAD(yield_many, "200 tasks yield 1,000 times each; ns per yield", yie
 /* --- ping-pong --- */
 
 typedef struct pair {
-    weft_event ping, pong;
+    weft_value ping, pong;
     weft_waitgroup *done;
 } pair;
 
 static int ponger(void *p)
 {
     pair *x = p;
-    int r = weft_event_wait(&x->ping, WEFT_NEVER);
-    weft_event_set(&x->pong);
+    int r = weft_value_wait(&x->ping, WEFT_NEVER, NULL);
+    weft_value_set(&x->pong, p);
     return r;
 }
 
@@ -80,10 +80,10 @@ static int ponger(void *p)
 static int pinger(void *p)
 {
     weft_waitgroup *done = p;
-    pair x = {WEFT_EVENT_INIT, WEFT_EVENT_INIT, done};
+    pair x = {WEFT_VALUE_INIT, WEFT_VALUE_INIT, done};
     int r = weft_spawn(NULL, ponger, &x, NULL, NULL);
-    weft_event_set(&x.ping);
-    r |= weft_event_wait(&x.pong, WEFT_NEVER);
+    weft_value_set(&x.ping, p);
+    r |= weft_value_wait(&x.pong, WEFT_NEVER, NULL);
     bench_check(r == 0, "ping-pong");
     weft_waitgroup_done(done);
     return 0;
@@ -110,8 +110,8 @@ static void run_all(bench *b, bench_sample *out)
 static int seq_ponger(void *p)
 {
     pair *x = p;
-    int r = weft_event_wait(&x->ping, WEFT_NEVER);
-    weft_event_set(&x->pong);
+    int r = weft_value_wait(&x->ping, WEFT_NEVER, NULL);
+    weft_value_set(&x->pong, p);
     weft_waitgroup_done(x->done);
     return r;
 }
@@ -119,8 +119,8 @@ static int seq_ponger(void *p)
 static int seq_pinger(void *p)
 {
     pair *x = p;
-    weft_event_set(&x->ping);
-    int r = weft_event_wait(&x->pong, WEFT_NEVER);
+    weft_value_set(&x->ping, p);
+    int r = weft_value_wait(&x->pong, WEFT_NEVER, NULL);
     weft_waitgroup_done(x->done);
     return r;
 }
@@ -131,7 +131,7 @@ static void run_seq(bench *b, bench_sample *out)
     weft_time t0 = weft_now();
     for (int i = 0; i < PAIRS; i++) {
         weft_waitgroup wg = WEFT_WAITGROUP_INIT;
-        pair x = {WEFT_EVENT_INIT, WEFT_EVENT_INIT, &wg};
+        pair x = {WEFT_VALUE_INIT, WEFT_VALUE_INIT, &wg};
         weft_waitgroup_add(&wg, 2);
         bench_go(b->rt, seq_ponger, &x);
         bench_go(b->rt, seq_pinger, &x);

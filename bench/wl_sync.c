@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Mutex and channel, between fibers, and between fibers and plain threads.
+ * Mutex, channel, select and value, between fibers, and between fibers and threads.
  */
 #include "bench.h"
 
 #include "weft/channel.h"
 #include "weft/mutex.h"
+#include "weft/select.h"
+#include "weft/value.h"
 
 #include <pthread.h>
 
@@ -183,3 +185,102 @@ static const bench_case channel_cases[] = {
     CHANNEL("cap128/fiber_to_thread", 1, 128, 1, FIBER_TO_THREAD),
 };
 BENCH_WORKLOAD(channel, "1,000,000 u64 from producers to consumers; ns per item", channel_cases);
+
+/* --- select --- */
+
+enum { SOURCES = 4 };
+
+static int select_sender(void *p)
+{
+    sender(p);
+    weft_channel_close(((stream *)p)->ch);
+    return 0;
+}
+
+static void run_select(bench *b, bench_sample *out)
+{
+    uint64_t items = b->quick ? ITEMS / 10 : ITEMS, got = 0, sum = 0, value[SOURCES];
+    stream tx[SOURCES];
+    weft_select_case cases[SOURCES];
+    int failed = 0, open = SOURCES;
+    weft_time t0 = weft_now();
+    for (int i = 0; i < SOURCES; i++) {
+        tx[i] = (stream){.first = (uint64_t)i * items / SOURCES, .count = items / SOURCES};
+        bench_check(weft_channel_new(sizeof(uint64_t), 128, NULL, &tx[i].ch) == 0, "channel");
+        cases[i] = weft_case_recv(tx[i].ch, &value[i]);
+        bench_go(b->rt, select_sender, &tx[i]);
+    }
+    while (open > 0 && !failed) {
+        int i = weft_select(cases, SOURCES, 0, WEFT_NEVER);
+        if (i < 0) {
+            failed = i;
+        } else if (cases[i].result) {
+            cases[i].off = true;
+            open--;
+        } else {
+            got++;
+            sum += value[i];
+        }
+    }
+    out->ns = bench_ns(t0);
+    out->n = items;
+    bench_check(!failed && got == items && sum == items * (items - 1) / 2, "every item came once");
+    for (int i = 0; i < SOURCES; i++)
+        weft_channel_unref(tx[i].ch);
+}
+
+static const bench_case select_cases[] = {
+    {.variant = "4/1w", .run = run_select, .workers = 1, .flags = BENCH_INSIDE, .repeats = 5},
+    {.variant = "4/2w", .run = run_select, .workers = 2, .flags = BENCH_INSIDE, .repeats = 5},
+};
+BENCH_WORKLOAD(select, "over 4 channels of 128 with a producer each; ns per item", select_cases);
+
+/* --- value: one that is there already, and one that a fiber waits for --- */
+
+enum { VALUES = 200000 };
+
+static void run_value_ready(bench *b, bench_sample *out)
+{
+    int failed = 0;
+    uintptr_t sum = 0;
+    (void)b;
+    weft_time t0 = weft_now();
+    for (uintptr_t i = 0; i < VALUES; i++) {
+        weft_value v = WEFT_VALUE_INIT;
+        void *got = NULL;
+        failed |= weft_value_set(&v, (void *)i);
+        failed |= weft_value_wait(&v, WEFT_NEVER, &got);
+        sum += (uintptr_t)got;
+    }
+    out->ns = bench_ns(t0);
+    out->n = VALUES;
+    bench_check(!failed && sum == (uintptr_t)VALUES * (VALUES - 1) / 2, "every value came");
+}
+
+static int set_value(void *p)
+{
+    return weft_value_set(p, p);
+}
+
+static void run_value_waited(bench *b, bench_sample *out)
+{
+    int failed = 0;
+    weft_time t0 = weft_now();
+    for (int i = 0; i < VALUES; i++) {
+        weft_value v = WEFT_VALUE_INIT;
+        void *got = NULL;
+        failed |= weft_spawn(b->rt, set_value, &v, NULL, NULL);
+        failed |= weft_value_wait(&v, WEFT_NEVER, &got);
+        failed |= got != &v;
+    }
+    out->ns = bench_ns(t0);
+    out->n = VALUES;
+    bench_check(!failed, "every value came");
+}
+
+static const bench_case value_cases[] = {
+    {.variant = "ready", .run = run_value_ready, .workers = 1, .flags = BENCH_INSIDE},
+    {.variant = "waited/1w", .run = run_value_waited, .workers = 1, .flags = BENCH_INSIDE},
+    {.variant = "waited/2w", .run = run_value_waited, .workers = 2, .flags = BENCH_INSIDE},
+};
+BENCH_WORKLOAD(value, "set and get; spawn a fiber that sets what is awaited", value_cases);
