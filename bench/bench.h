@@ -48,7 +48,7 @@ enum {
 };
 
 typedef struct bench_case {
-    const char *variant; /* as in bench/rows.json */
+    const char *variant; /* as in bench/rows.py */
     void (*run)(bench *b, bench_sample *out);
     const char *unit; /* NULL: "ns" per operation */
     unsigned workers; /* 0: no runtime, or the workload makes its own */

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""The rows of the table: which case of weft stands against which of the peers'.
+
+A row has a workload and a variant, which are also the names of weft's case. Each peer
+runs its case of the same workload and variant; `peer` names others instead (the best of
+several counts, since idioms differ), a dictionary names them per peer. `base` is the name
+of the raw baseline that weft-bench times in between its own runs. `target` is the ratio
+to the best peer to reach. Higher is better where the unit is a rate.
+"""
+
+RATES = ("M/s", "k/s")
+
+
+def row(workload, variant, peer=None, target=None, base=None, note=""):
+    return {"workload": workload, "variant": variant, "peer": peer or variant,
+            "target": target, "base": base, "note": note}
+
+
+def _workers(workload, prefix, **more):
+    return [row(workload, f"{prefix}{w}w", **more) for w in (1, 2)]
+
+
+SPAWN_LOCAL = {"": "1w", "tokio": ["1w", "1w/joined", "1w/local_set"]}
+
+ROWS = [
+    row("spawn_local", "fiber", SPAWN_LOCAL, 0.66),
+    row("spawn_local", "poll", SPAWN_LOCAL, 1.0),
+    row("spawn_external", "fiber", "2w", 0.66),
+    row("spawn_external", "poll", "2w", 0.66),
+    row("spawn_internal", "fiber", "2w", 0.66),
+    row("spawn_internal", "poll", "2w", 0.66),
+    row("spawn_flood", "outside", target=1.0),
+    row("spawn_flood", "inside", target=1.0),
+    row("chained_spawn", "fiber/1000/1w", "1000/1w", 0.33),
+    row("chained_spawn", "fiber/10000/1w", "10000/1w", 0.33),
+    row("chained_spawn", "fiber/1000/2w", "1000/2w", 0.33),
+    row("chained_spawn", "fiber/10000/2w", "10000/2w", 0.33),
+    row("chained_spawn", "poll/10000/1w", "10000/1w", 0.33),
+    row("chained_spawn", "poll/10000/2w", "10000/2w", 0.33),
+    *_workers("ping_pong", "all/", target=0.5),
+    *_workers("ping_pong", "seq/", target=0.5),
+    row("yield_many", "fiber/1w", {"": "1w", "tokio": ["1w", "1w/current_thread"]}, 0.3),
+    row("yield_many", "fiber/2w", "2w", 0.3),
+    row("yield_many", "poll/1w", {"": "1w", "tokio": ["1w", "1w/current_thread"]}, 0.3),
+    row("yield_many", "poll/2w", "2w", 0.3),
+    row("mutex", "uncontended", target=1.0),
+    *_workers("mutex", "8x/", target=1.0),
+    *_workers("channel", "cap0/", target=0.5),
+    row("channel", "cap1/1w", {"": "cap1/1w", "boost_fiber": "cap2/1w"}, 0.5),
+    row("channel", "cap1/2w", target=0.5),
+    *_workers("channel", "cap128/", target=0.66),
+    row("channel", "cap128/4x4/1w", {"": "cap128/4x4/1w", "tokio": "cap128/4x1/1w"}, 0.66),
+    row("channel", "cap128/4x4/2w", {"": "cap128/4x4/2w", "tokio": "cap128/4x1/2w"}, 0.66),
+    *_workers("select", "4/", target=0.5),
+    row("value", "ready"),
+    row("value", "waited/1w"),
+    row("value", "waited/2w"),
+    row("timer_lifecycle", "64", target=0.5),
+    row("timer_lifecycle", "1024", target=0.5),
+    row("timer_lifecycle", "100000", target=0.25),
+    row("timer_expiry", "same/1024", target=0.33),
+    row("timer_expiry", "same/100000", target=0.33),
+    row("timer_expiry", "spread/1024", target=0.33),
+    *_workers("sleep_precision", "", target=1.2, base="nanosleep"),
+    *_workers("wake_latency", "", target=1.0, base="futex"),
+    row("memory", "fiber/100000", "100000"),
+    row("memory", "poll/100000", "100000", 1.0),
+    row("memory", "fiber/1000000", "1000000"),
+    row("memory", "poll/1000000", "1000000", 1.0),
+    row("idle", "4w", ["4w", "1w"], 1.0),
+    row("echo", "1", target=1.0, base="epoll"),
+    row("echo", "64", target=1.0, base="epoll"),
+    row("echo", "1000", target=1.0, base="epoll"),
+    *_workers("handoff", "1x1/", target=1.0, base="semaphores"),
+    row("handoff", "8x8/threads", target=1.5),
+    row("handoff", "8x8/tasks", target=1.0),
+    *_workers("fork_join", "", target=1.0),
+    row("block_on", "ready", ["ready", "ready/multi"], 0.5),
+    row("block_on", "spawn_join/fiber", "spawn_join", 0.5),
+    row("block_on", "spawn_join/poll", "spawn_join", 0.5),
+    row("cancel", "1w"),
+    row("cancel", "2w"),
+]
