@@ -9,7 +9,7 @@
 namespace bf = boost::fibers;
 
 static bf::pooled_fixedsize_stack stacks(64 * 1024);
-static bf::pooled_fixedsize_stack small_stacks(8 * 1024);
+static bf::pooled_fixedsize_stack small_stacks(16 * 1024);
 
 template <class F> static bf::fiber start(F &&f)
 {
