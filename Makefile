@@ -18,7 +18,7 @@ help:
 	@echo 'make check        lint, then every test under address, undefined and thread sanitizers'
 	@echo 'make lint         only the lint: format, layers, headers, exports, docs, compilers, tidy'
 	@echo 'make bench        measure weft against its peers, with ratios and a chart'
-	@echo 'make bench-quick  measure weft alone, short runs'
+	@echo 'make bench-quick  the same in short runs, under two minutes'
 	@echo 'make install      headers, libraries, pkg-config and CMake files (PREFIX, DESTDIR)'
 	@echo 'make setup        install the Debian packages that the above need'
 	@echo 'make clean        remove build/'
@@ -72,7 +72,7 @@ bench bench-quick:
 	@scripts/setup build
 	@scripts/setup bench
 	@$(call preset,release)
-	@scripts/$@ build/release
+	@bench/run $(if $(filter bench-quick,$@),--quick) build/release
 
 install:
 	@scripts/setup build
