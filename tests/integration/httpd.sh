@@ -25,6 +25,7 @@ ln -s index.html "$tmp/www/link-in.html"
 ln -s / "$tmp/www/rootlink"
 mkfifo "$tmp/www/fifo"
 
+: >"$tmp/log"
 "$httpd" -p 0 -w 2 -t 1 "$tmp/www" >"$tmp/log" 2>&1 &
 server=$!
 for _ in $(seq 200); do
