@@ -47,6 +47,17 @@ static bool is_here(weft_fd *fd)
     return atom_load_rlx(&fd->owner) == (uint32_t)getpid();
 }
 
+/* Takes `attaching`; false in a forked child that may have inherited it held. */
+static bool lock_attaching(weft_fd *fd)
+{
+    if (WEFT__LIKELY(weft__lock_try(&fd->attaching)))
+        return true;
+    if (!is_here(fd))
+        return false;
+    weft__acquire(&fd->attaching);
+    return true;
+}
+
 /* Nobody is inside and nobody will be: takes the number out of the driver and closes. */
 static void finish(weft_fd *fd)
 {
@@ -111,6 +122,8 @@ int weft__fd_event(weft_fd *fd, unsigned events, weft__wakes *wakes)
 static WEFT__NOINLINE void pass_on(weft_fd *fd, weft__dir *dir)
 {
     weft__wakes wakes = {NULL, NULL};
+    if (!is_here(fd))
+        return; /* those in the queue are the parent's */
     weft__acquire(&fd->lock);
     uint32_t state = atom_load_rlx(&dir->state);
     if (state & WEFT__DIR_READY)
@@ -171,7 +184,8 @@ static WEFT__NOINLINE int attach(weft_fd *fd, weft__poller *old, weft__poller *c
 static int prepare(weft_fd *fd, weft__poller *current, bool *ret_arm)
 {
     int r = 0;
-    weft__acquire(&fd->attaching);
+    if (WEFT__UNLIKELY(!lock_attaching(fd)))
+        return -ENXIO;
     weft__poller *p = atom_load_rlx(&fd->poller);
     if (WEFT__UNLIKELY(atom_load_acq(&fd->uses) & WEFT__FD_CLOSED))
         r = -EPIPE;
@@ -188,7 +202,8 @@ static int prepare(weft_fd *fd, weft__poller *current, bool *ret_arm)
 /* Somebody is queued for `direction`: asks a driver that reports only when asked. */
 static WEFT__NOINLINE void arm(weft_fd *fd, int direction)
 {
-    weft__acquire(&fd->attaching);
+    if (!lock_attaching(fd))
+        return;
     weft__poller *p = atom_load_rlx(&fd->poller);
     if (p && p->ops->arm && weft__poller_here(p))
         p->ops->arm(p, fd->key, direction);
