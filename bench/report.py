@@ -25,7 +25,9 @@ def _ratio(r):
 
 def verdict(result):
     """met, behind (the target is missed) or loses (a peer is better), or ''."""
-    ratio, target = result["ratio"], result["target"]
+    ratio, target, limit = result["ratio"], result["target"], result["limit"]
+    if limit is not None:
+        return "met" if result["weft"] is not None and result["weft"] <= limit else "behind"
     if ratio is None:
         return ""
     rate = result["unit"] in RATES
@@ -34,11 +36,15 @@ def verdict(result):
     return "loses" if (ratio < 1 if rate else ratio > 1) else "behind" if target is not None else "wins"
 
 
+def _target(result):
+    return f"<= {figure(result['limit'])}" if result["limit"] is not None else _ratio(result["target"])
+
+
 def _cells(result, peers):
     spread = "-" if result["spread"] is None else f"{result['spread'] * 100:.0f} %"
     return ([result["workload"], result["variant"], result["unit"], figure(result["weft"])]
             + [figure(result["peers"].get(p)) for p in peers]
-            + [result["best_peer"] or "-", _ratio(result["ratio"]), _ratio(result["ratio_of_best"]), _ratio(result["target"]), verdict(result),
+            + [result["best_peer"] or "-", _ratio(result["ratio"]), _ratio(result["ratio_of_best"]), _target(result), verdict(result),
                spread + (" noisy" if result["noisy"] else "")])
 
 
@@ -89,7 +95,7 @@ def facts(rounds, versions, missing, command):
             "load": f"{os.getloadavg()[0]:.1f}", "versions": versions, "missing": missing, "command": command}
 
 
-CHART = """set terminal svg size 1000,{height} dynamic font 'sans,12'
+CHART = """set terminal svg size 1000,{height} dynamic noenhanced font 'sans,12'
 set output '{out}'
 set title 'time relative to the best peer of the same run (shorter is better)'
 set logscale x 2
@@ -116,7 +122,7 @@ def chart(results, out):
     time = [1 / r["ratio"] if r["unit"] in RATES else r["ratio"] for r in shown]
     script = CHART.format(
         height=60 + 18 * len(shown), out=out, count=len(shown),
-        ticks=", ".join(f"'{r['workload']} {r['variant']}' {i}".replace("_", "\\\\_") for i, r in enumerate(shown)),
+        ticks=", ".join(f"'{r['workload']} {r['variant']}' {i}" for i, r in enumerate(shown)),
         data="\n".join(f"{min(max(t, 0.031), 8)} {i}" for i, t in enumerate(time)))
     done = subprocess.run(["gnuplot"], input=script, text=True, capture_output=True, check=False)
     return done.stderr.strip() or None
