@@ -17,6 +17,7 @@
 #include "weft/mutex.h"
 #include "weft/net.h"
 #include "weft/once.h"
+#include "weft/promise.h"
 #include "weft/runtime.h"
 #include "weft/rwlock.h"
 #include "weft/select.h"

@@ -201,7 +201,7 @@ static void join_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
     weft__list_remove(&n->link);
 }
 
-static const weft__waitable_ops join_ops = {"join", join_try, join_link, join_unlink};
+const weft__waitable_ops weft__join_ops = {"join", join_try, join_link, join_unlink};
 
 int weft_task_join(weft_task *t, weft_time deadline, int *ret_result)
 {
@@ -210,7 +210,7 @@ int weft_task_join(weft_task *t, weft_time deadline, int *ret_result)
     if (weft_task_self() == t)
         return -EDEADLK;
     weft__wait_node n = {0};
-    int r = weft__wait_on(&join_ops, t, &t->lock, &n, deadline);
+    int r = weft__wait_on(&weft__join_ops, t, &t->lock, &n, deadline);
     if (r == 0 && ret_result)
         *ret_result = t->result;
     return r;

@@ -169,6 +169,7 @@ unsigned weft__timers_run(weft__worker *w, weft__worker *whose, weft_time now);
 weft_time weft__timers_next(weft__worker *w); /* exact; takes the lock */
 
 /* task.c */
+extern const weft__waitable_ops weft__join_ops; /* on a task, under its lock */
 void weft__task_end(weft__worker *w, weft_task *t, int result); /* wakes joiners */
 void weft__task_drop(weft__worker *w, weft_task *t);            /* the runtime's reference */
 uint64_t weft__alive(struct weft_runtime *rt);
