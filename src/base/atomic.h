@@ -11,8 +11,9 @@
  *
  * In a build with WEFT_MODEL every access first calls weft__model_step(), which
  * lets the checker in tests/model pick which of its threads goes next. The
- * checker explores sequentially consistent interleavings; the weaker orders are
- * covered by ThreadSanitizer and by the stress tests.
+ * checker explores sequentially consistent interleavings and reports plain accesses
+ * that the orders leave unordered (docs/model-checking.md); values that only a weaker
+ * machine shows are left to ThreadSanitizer and the stress tests.
  */
 #ifndef WEFT_SRC_ATOMIC_H
 #define WEFT_SRC_ATOMIC_H
