@@ -31,20 +31,33 @@ typedef struct weft_runtime weft_runtime;
  * or a count is success and a negative value (errno) is failure. */
 typedef int (*weft_fn)(void *arg);
 
+/* Called on a worker's thread, outside of any task, with no lock held; NULL: not. They
+ * must not call anything that blocks on tasks of this runtime. `worker` is the number of
+ * its place. */
+typedef struct weft_runtime_hooks {
+    void (*start)(void *arg, unsigned worker); /* before its first task */
+    void (*idle)(void *arg, unsigned worker);  /* each time before it sleeps */
+    void (*stop)(void *arg, unsigned worker);  /* after its last task */
+    void *arg;
+} weft_runtime_hooks;
+
 /* All zero is a good default. */
 typedef struct weft_runtime_options {
-    const char *name;  /* shown in dumps and, with the worker's number, as the name of its
-                        * threads; copied, at most 11 bytes are kept; NULL: "weft" */
-    unsigned workers;  /* threads; 0: as many as the affinity mask and the cgroup's CPU quota
-                        * allow; at most 1024. weft_run always has one */
-    size_t stack_size; /* usable bytes of a fiber's stack, rounded up to pages; 0: 64 KiB */
-    size_t max_tasks;  /* tasks in flight; a spawn past it answers -EAGAIN; 0: 16,777,216 */
-    bool census;       /* fill fresh stacks with a pattern and keep the deepest use per task
-                        * name (weft_runtime_stats); costs a full touch of every stack */
-    bool keep_signals; /* do not install the SIGSEGV/SIGBUS handler that reports a stack
-                        * overflow by the fiber's name */
-    unsigned spin_us;  /* how long a worker without work looks around before it sleeps, us;
-                        * 0: chosen by the runtime */
+    const char *name;       /* shown in dumps and, with the worker's number, as the name of its
+                             * threads; copied, at most 11 bytes are kept; NULL: "weft" */
+    unsigned workers;       /* threads; 0: as many as the affinity mask and the cgroup's CPU quota
+                             * allow; at most 1024. weft_run always has one */
+    size_t stack_size;      /* usable bytes of a fiber's stack, rounded up to pages; 0: 64 KiB */
+    size_t max_tasks;       /* tasks in flight; a spawn past it answers -EAGAIN; 0: 16,777,216 */
+    bool census;            /* fill fresh stacks with a pattern and keep the deepest use per task
+                             * name (weft_runtime_stats); costs a full touch of every stack */
+    bool keep_signals;      /* do not install the SIGSEGV/SIGBUS handler that reports a stack
+                             * overflow by the fiber's name */
+    unsigned max_workers;   /* while all are busy, threads are added up to this many; 0: none */
+    weft_time idle_timeout; /* an added thread that idles this long, ns, leaves; 0: 10 s */
+    unsigned lent_workers;  /* places for threads that the host lends: weft_runtime_attach */
+    bool no_workers;        /* start no thread: only lent ones work */
+    weft_runtime_hooks hooks;
 } weft_runtime_options;
 
 /* Creates a runtime with its own worker threads, all signals blocked in them.
@@ -52,11 +65,22 @@ typedef struct weft_runtime_options {
  * options  NULL for the defaults
  * ret      set on success only; the caller owns it, weft_runtime_free ends it
  *
- * Returns 0; -EINVAL (ret is NULL, workers > 1024, a stack_size under 16 KiB or over
+ * Returns 0; -EINVAL (ret is NULL, no worker at all or more than 1024, a
+ * negative idle_timeout, a stack_size under 16 KiB or over
  * 1 GiB); -ENOMEM; -EAGAIN (no more threads can be started).
  * Callable from: any thread, any task. */
 WEFT_API WEFT_MUST_USE int weft_runtime_new(const weft_runtime_options *options,
                                             weft_runtime **ret);
+
+/* Lends the calling thread: it works for the runtime until the deadline (absolute, ns;
+ * WEFT_NEVER: until a shutdown has seen the last task end). A task that is running at the deadline
+ * is finished up to where it next gives way.
+ *
+ * Returns -ETIMEDOUT at the deadline; -ESHUTDOWN when the runtime ends, or is ending
+ * already; -EAGAIN (all lent_workers places are taken); -EINVAL (NULL, host-driven);
+ * -EDEADLK (the thread already works for a runtime); -ENXIO (inherited through fork).
+ * Callable from: any thread outside of a task. */
+WEFT_API int weft_runtime_attach(weft_runtime *rt, weft_time deadline);
 
 /* Ends a runtime in order: no more spawns (-ESHUTDOWN), every task is cancelled,
  * then waits until all have ended. Calling it again is harmless and waits again.
@@ -90,7 +114,7 @@ WEFT_API int weft_run(const weft_runtime_options *options, weft_fn fn, void *arg
  * Callable from: any thread, any task. */
 WEFT_API weft_runtime *weft_runtime_current(void);
 
-/* How many workers the runtime has. Callable from: any thread, any task. */
+/* How many workers the runtime has at this moment. Callable from: any thread, any task. */
 WEFT_API unsigned weft_runtime_workers(const weft_runtime *rt);
 
 /* Running totals since the runtime's start; they never fall. At rest

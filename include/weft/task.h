@@ -53,7 +53,8 @@ typedef struct weft_spawn_options {
  * then, the worker tries again later and the task waits.
  *
  * Returns 0; -EINVAL (fn NULL, rt NULL outside of a task, unknown flags); -ENOMEM;
- * -EAGAIN (max_tasks are in flight); -ESHUTDOWN; -ENXIO (inherited through fork).
+ * -EAGAIN (max_tasks are in flight); -ENOTSUP (WEFT_PINNED, but no worker is there for
+ * good); -ESHUTDOWN; -ENXIO (inherited through fork).
  * On error nothing was started.
  * Callable from: any thread, any task. Never blocks. */
 WEFT_API int weft_spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,

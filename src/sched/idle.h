@@ -86,6 +86,12 @@ bool weft__idle_pick_this(weft__idle *idle, weft__sleeper *s);
 /* For any sleeper at all, searching or not (a watcher is wanted). */
 weft__sleeper *weft__idle_pick_any(weft__idle *idle);
 
+/* Nobody searches, nobody sleeps: all that there are work. */
+static inline bool weft__idle_nobody(const weft__idle *idle)
+{
+    return atom_load_rlx(&idle->counts) == 0;
+}
+
 static inline uint32_t weft__idle_count(const weft__idle *idle)
 {
     return WEFT__IDLE_IDLE(atom_load_rlx(&idle->counts));

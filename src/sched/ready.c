@@ -32,6 +32,9 @@ void weft__notify(struct weft_runtime *rt)
         if (w && w->rt == rt)
             weft__count(&w->wakes);
         weft__wake_sleeper(rt, s);
+    } else if (WEFT__UNLIKELY(rt->own_places != rt->permanent) && weft__idle_nobody(&rt->idle) &&
+               atom_load_rlx(&rt->online) < rt->own_places) {
+        weft__crew_grow(rt);
     }
 }
 
@@ -43,6 +46,12 @@ static void inject(weft__inject *q, weft__fifo *tasks, uint32_t count)
     weft__fifo_splice(&q->fifo, tasks);
     atom_store_sc(&q->count, atom_load_rlx(&q->count) + count); /* step 1 of idle.h */
     weft__release(&q->lock);
+}
+
+void weft__inject_many(struct weft_runtime *rt, weft__fifo *tasks, uint32_t count)
+{
+    inject(&rt->inject, tasks, count);
+    weft__notify(rt);
 }
 
 static void inject_one(weft__inject *q, weft_task *t)

@@ -80,19 +80,42 @@ void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t)
     }
 }
 
-static int runtime_create(const weft_runtime_options *options, unsigned workers,
+/* How many places, for whom. */
+struct places {
+    unsigned permanent, own, all;
+};
+
+static const struct places one_place = {1, 1, 1};
+
+static bool count_places(const weft_runtime_options *o, struct places *p)
+{
+    p->permanent = o && o->workers ? o->workers : weft__cpus(NULL);
+    p->own = o && o->max_workers > p->permanent ? o->max_workers : p->permanent;
+    if (o && o->no_workers)
+        p->permanent = p->own = 0;
+    uint64_t all = (uint64_t)p->own + (o ? o->lent_workers : 0);
+    p->all = (unsigned)all;
+    return all > 0 && all <= MAX_WORKERS && p->permanent <= MAX_WORKERS;
+}
+
+static int runtime_create(const weft_runtime_options *options, struct places places,
                           struct weft_runtime **ret)
 {
     static const weft_runtime_options defaults;
     const weft_runtime_options *o = options ? options : &defaults;
-    if (workers > MAX_WORKERS || (o->stack_size && o->stack_size < WEFT__STACK_MIN))
+    unsigned workers = places.all;
+    if ((o->stack_size && o->stack_size < WEFT__STACK_MIN) || o->idle_timeout < 0)
         return -EINVAL;
     struct weft_runtime *rt = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *rt);
     if (!rt)
         return -ENOMEM;
     memset(rt, 0, sizeof *rt);
     rt->workers = workers;
+    rt->permanent = places.permanent;
+    rt->own_places = places.own;
     rt->solo = workers == 1;
+    rt->idle_timeout = o->idle_timeout ? o->idle_timeout : 10 * WEFT_SEC;
+    rt->hooks = o->hooks;
     rt->census = o->census;
     rt->max_tasks = o->max_tasks;
     snprintf(rt->name, sizeof rt->name, "%.11s", o->name ? o->name : "weft");
@@ -119,56 +142,18 @@ static int runtime_create(const weft_runtime_options *options, unsigned workers,
     return 0;
 }
 
-static void worker_run(weft__worker *w)
-{
-    bool reports = w->rt->overflow_report && weft__overflow_enter_thread(w->rt->stacks) == 0;
-    weft__worker_loop(w);
-    if (reports)
-        weft__overflow_leave_thread();
-}
-
-static void *worker_thread(void *arg)
-{
-    weft__worker *w = arg;
-    char name[16];
-    snprintf(name, sizeof name, "%s/%u", w->rt->name, w->number);
-    pthread_setname_np(pthread_self(), name);
-    worker_run(w);
-    return NULL;
-}
-
-static void stop_workers(struct weft_runtime *rt, unsigned started)
-{
-    atom_store_sc(&rt->stop, 1u);
-    for (unsigned i = 0; i < started; i++)
-        if (weft__idle_pick_this(&rt->idle, &rt->worker[i].sleeper))
-            weft__wake_sleeper(rt, &rt->worker[i].sleeper);
-    for (unsigned i = 0; i < started; i++)
-        pthread_join(rt->worker[i].thread, NULL);
-}
-
 int weft_runtime_new(const weft_runtime_options *options, weft_runtime **ret)
 {
     struct weft_runtime *rt;
-    if (!ret)
+    struct places places = {0};
+    if (!ret || !count_places(options, &places))
         return -EINVAL;
-    unsigned workers = options && options->workers ? options->workers : weft__cpus(NULL);
-    int r = runtime_create(options, workers, &rt);
+    int r = runtime_create(options, places, &rt);
     if (r)
         return r;
-    /* The threads take no part in the host's signals; the two that report a stack
-     * overflow are synchronous and opened by weft__overflow_enter_thread. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    unsigned started = 0;
-    while (started < workers && !r) {
-        r = -pthread_create(&rt->worker[started].thread, NULL, worker_thread, &rt->worker[started]);
-        started += r == 0;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    r = weft__crew_start(rt);
     if (r) {
-        stop_workers(rt, started);
+        weft__crew_stop(rt);
         runtime_destroy(rt);
         return r;
     }
@@ -181,7 +166,7 @@ int weft_driven_new(const weft_runtime_options *options, weft_runtime **ret)
     struct weft_runtime *rt;
     if (!ret)
         return -EINVAL;
-    int r = runtime_create(options, 1, &rt);
+    int r = runtime_create(options, one_place, &rt);
     if (r)
         return r;
     r = weft__driven_new(rt);
@@ -215,13 +200,13 @@ int weft_run(const weft_runtime_options *options, weft_fn fn, void *arg, int *re
         return -EINVAL;
     if (weft__worker_self())
         return -EDEADLK;
-    int r = runtime_create(options, 1, &rt);
+    int r = runtime_create(options, one_place, &rt);
     if (r)
         return r;
-    rt->until_done = true;
+    rt->own_places = 0; /* the place is lent by the caller */
     r = weft_spawn(rt, run_main, &m, &(weft_spawn_options){.name = "main"}, NULL);
     if (r == 0)
-        worker_run(&rt->worker[0]);
+        weft__crew_lend(rt, WEFT_NEVER, true);
     runtime_destroy(rt);
     if (r == 0 && ret_result)
         *ret_result = m.result;
@@ -294,14 +279,26 @@ int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline)
         weft_time soon = weft_after(20 * WEFT_MSEC);
         weft_time until = deadline == WEFT_TRY || deadline < soon ? deadline : soon;
         int r = weft__wait_on(&drained_ops, rt, &rt->drained_lock, &n, until);
-        if (r == 0)
+        if (r == 0) {
+            weft__crew_send_home(rt);
             return 0;
+        }
         if (r == -ECANCELED || until == deadline) {
             uint64_t left = weft__alive(rt);
             return left > INT32_MAX ? INT32_MAX : (int)left;
         }
         weft__task_each(&rt->depot, cancel_one, NULL);
     }
+}
+
+/* A runtime whose workers are all lent may have none now: the caller runs what is left. */
+static void finish_alone(weft_runtime *rt)
+{
+    while (rt->permanent == 0 && weft_runtime_shutdown(rt, WEFT_TRY) > 0)
+        if (atom_load_acq(&rt->online) == 0 && weft__worker_self() == NULL)
+            weft__crew_lend(rt, weft_after(20 * WEFT_MSEC), true);
+        else
+            weft__sleep(weft_after(WEFT_MSEC));
 }
 
 weft_runtime *weft_runtime_free(weft_runtime *rt)
@@ -311,6 +308,7 @@ weft_runtime *weft_runtime_free(weft_runtime *rt)
     weft__worker *w = weft__worker_self();
     WEFT__CHECK(!w || w->rt != rt); /* a worker cannot join itself */
     if (*rt->alive_page) {
+        finish_alone(rt);
         while (weft_runtime_shutdown(rt, WEFT_NEVER) != 0) {
             /* The caller is a cancelled task: shielded, for this must not be left half done. */
             weft__self()->shield++;
@@ -320,7 +318,7 @@ weft_runtime *weft_runtime_free(weft_runtime *rt)
                 break;
         }
         if (!rt->driven)
-            stop_workers(rt, rt->workers);
+            weft__crew_stop(rt);
     }
     runtime_destroy(rt);
     return NULL;
@@ -330,7 +328,7 @@ weft_runtime *weft_runtime_free(weft_runtime *rt)
 
 unsigned weft_runtime_workers(const weft_runtime *rt)
 {
-    return rt ? rt->workers : 0;
+    return rt ? atom_load_rlx(&rt->online) : 0;
 }
 
 int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret)

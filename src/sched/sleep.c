@@ -126,7 +126,7 @@ bool weft__work_anywhere(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
     if (atom_load_sc(&rt->inject.count) || atom_load_sc(&rt->high.count) ||
-        atom_load_sc(&w->inbox_count) || atom_load_sc(&rt->stop))
+        atom_load_sc(&w->inbox_count) || weft__worker_finished(w))
         return true;
     if (!w->solo)
         for (unsigned i = 0; i < rt->workers; i++)
@@ -167,21 +167,28 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
         until = plan(w);
     else
         tell_keeper(w, mine);
+    weft_time home = WEFT_NEVER; /* when an extra or lent thread has idled enough */
+    if (w->number >= rt->permanent)
+        home = min_time(w->leave_at,
+                        w->state == WEFT__PLACE_OWN ? weft_after(rt->idle_timeout) : WEFT_NEVER);
     if (!weft__fifo_empty(&w->starved))
         until = min_time(until, weft__sys_now() + WEFT_MSEC);
-    bool watcher = !w->solo && weft__idle_count(&rt->idle) < rt->workers;
+    bool watcher = !w->solo && weft__idle_count(&rt->idle) < atom_load_rlx(&rt->online);
     watcher = (watcher || to_watch) && claim_role(&rt->watcher, w);
     if (watcher)
         watch_round(w);
 
     while (!atom_load_acq(&w->sleeper.notified)) { /* pairs with weft__wake_sleeper */
         weft_time round = watcher ? weft__sys_now() + WATCH : WEFT_NEVER;
-        if (sleep_once(w, driver, min_time(until, round)) || atom_load_acq(&w->sleeper.notified))
+        if (sleep_once(w, driver, min_time(home, min_time(until, round))) ||
+            atom_load_acq(&w->sleeper.notified))
             break;
-        if (until == WEFT_NEVER && !watcher)
+        if (until == WEFT_NEVER && home == WEFT_NEVER && !watcher)
             continue;
         weft_time now = weft__sys_now();
-        if (now >= until)
+        if (now >= home)
+            w->idle_expired = true;
+        if (now >= until || now >= home)
             break;
         if (watcher && now >= round) {
             int seen = watch_round(w);
@@ -206,6 +213,8 @@ void weft__worker_sleep(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
     weft__drained_check(rt);
+    if (rt->hooks.idle)
+        rt->hooks.idle(rt->hooks.arg, w->number);
     bool to_watch = atom_load_rlx(&w->to_watch);
     atom_store_rlx(&w->to_watch, 0u);
     bool keeper = !to_watch && claim_role(&rt->keeper, w);
@@ -217,8 +226,8 @@ void weft__worker_sleep(weft__worker *w)
     bool moved = keeper && !driver && atom_load_sc(&rt->driver);
     /* All asleep and no keeper: we were sent to watch, or its holder only looked. Round
      * once more, and the role is ours (K1). */
-    bool orphaned =
-        !keeper && weft__idle_count(&rt->idle) == rt->workers && atom_load_sc(&rt->keeper) == 0;
+    bool orphaned = !keeper && weft__idle_count(&rt->idle) == atom_load_rlx(&rt->online) &&
+                    atom_load_sc(&rt->keeper) == 0;
     if (!moved && !orphaned && !weft__work_anywhere(w))
         slumber(w, keeper, to_watch, driver);
     weft__idle_deregister(&rt->idle, &w->sleeper);

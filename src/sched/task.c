@@ -75,11 +75,11 @@ static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
         atom_store_rel(&w->spawned, n);
         atom_store_rlx(&t->since, (uint64_t)w->now);
         id = (uint64_t)(w->number + 1) << 48 | n;
-        t->home = (uint16_t)w->number;
+        t->home = (uint16_t)(rt->permanent ? w->number % rt->permanent : 0);
     } else {
         id = atom_add_rlx(&rt->next_id, 1) + 1;
         atom_store_rlx(&t->since, (uint64_t)weft__sys_now());
-        t->home = (uint16_t)(id % rt->workers);
+        t->home = (uint16_t)(rt->permanent ? id % rt->permanent : 0);
     }
     atom_store_rel(&t->id, id); /* pairs with weft__task_each */
 }
@@ -102,6 +102,8 @@ static int spawn_begin(weft_runtime **rt, const weft_spawn_options *options, wef
         return -EINVAL;
     if (WEFT__UNLIKELY(!*(*rt)->alive_page))
         return -ENXIO;
+    if (options && options->flags & WEFT_PINNED && (*rt)->permanent == 0)
+        return -ENOTSUP;
     int r = admit(*rt, w);
     if (!r)
         *ret = task_new(*rt, w, &r);

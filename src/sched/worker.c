@@ -460,10 +460,14 @@ static weft_task *look_around(weft__worker *w)
     return t;
 }
 
-static bool finished(weft__worker *w)
+bool weft__worker_finished(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
-    return atom_load_acq(&rt->stop) || (rt->until_done && weft__alive(rt) == 0);
+    if (atom_load_sc(&rt->stop) || w->idle_expired || w->now >= w->leave_at)
+        return true;
+    bool leaves_when_done =
+        w->until_done || (w->state == WEFT__PLACE_LENT && atom_load_sc(&rt->closing));
+    return leaves_when_done && weft__alive(rt) == 0;
 }
 
 /* What runs next; NULL: nothing is ready. `look`: a look around is due. */
@@ -497,7 +501,7 @@ void weft__worker_loop(weft__worker *w)
     for (;;) {
         weft_task *t = next_task(w, look);
         if (!t) {
-            if (finished(w))
+            if (weft__worker_finished(w))
                 break;
             weft__worker_sleep(w);
             retry_starved(w);
@@ -505,11 +509,13 @@ void weft__worker_loop(weft__worker *w)
             continue;
         }
         if (WEFT__UNLIKELY(w->woke)) {
-            w->woke = false;
+            w->woke = w->idle_expired = false;
             if (!w->solo)
                 weft__ensure_watcher(w);
         }
         look = run_task(w, t);
+        if (WEFT__UNLIKELY(w->now >= w->leave_at))
+            break;
     }
     weft__self_slot(NULL);
     set_worker_self(NULL);
@@ -519,6 +525,16 @@ bool weft__worker_has_own(weft__worker *w)
 {
     return w->handoff || atom_load_rlx(&w->next) || !weft__fifo_empty(&w->fifo) ||
            !weft__fifo_empty(&w->pinned) || !weft__fifo_empty(&w->starved);
+}
+
+weft_task *weft__worker_give_up(weft__worker *w)
+{
+    weft_task *t = w->handoff;
+    w->handoff = NULL;
+    if (t || (t = take_next(w)) != NULL || (t = take_queued(w)) != NULL)
+        return t;
+    weft__slink *l = weft__fifo_pop(&w->starved);
+    return l ? weft__task_of_link(l) : NULL;
 }
 
 uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time)
@@ -559,6 +575,7 @@ void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number
     w->look_every = 1;
     w->look_at = 0;
     w->turn_end = UINT64_MAX;
+    w->leave_at = WEFT_NEVER;
     w->rng = weft__sys_seed();
     w->now = weft__sys_now();
     weft__stack_cache_init(&w->stacks, rt->stacks);

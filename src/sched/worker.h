@@ -51,6 +51,13 @@ enum weft__after {
     WEFT__AFTER_END, /* give back strand and task */
 };
 
+enum weft__place {
+    WEFT__PLACE_FREE,
+    WEFT__PLACE_OWN,   /* a thread of the runtime's */
+    WEFT__PLACE_LENT,  /* a thread of the host's */
+    WEFT__PLACE_ENDED, /* the runtime's thread has left and wants to be joined */
+};
+
 typedef struct weft__worker {
     /* The owner's hot line. */
     weft__parker *current; /* NULL in the main flow */
@@ -96,10 +103,18 @@ typedef struct weft__worker {
     weft__a32 to_watch;  /* woken to be the watcher, not to take the keeper's place */
     uint32_t number;
     pthread_t thread;
+    enum weft__place state; /* under rt->crew_lock */
+    bool idle_expired;      /* an extra thread that has been idle for long enough */
+    bool until_done;        /* leaves when no task is alive */
+    weft_time leave_at;     /* a lent thread goes home */
 } weft__worker;
 
 struct weft_runtime {
-    unsigned workers;
+    unsigned workers;    /* places */
+    unsigned permanent;  /* of them, the first: threads for good */
+    unsigned own_places; /* of them, the first: for threads of the runtime's, the rest is lent */
+    weft_time idle_timeout;
+    weft_runtime_hooks hooks;
     bool solo, census, overflow_report;
     bool until_done;  /* weft_run: the loop ends with the last task */
     size_t max_tasks; /* 0: not counted exactly */
@@ -120,6 +135,8 @@ struct weft_runtime {
     weft__a64 keeper_until;
     weft__aptr driver; /* weft__driver * */
 
+    weft__lock crew_lock;
+    weft__a32 online;  /* places that somebody holds */
     weft__a32 closing; /* 1: no more spawns */
     weft__a32 stop;    /* 1: the workers leave */
     weft__lock drained_lock;
@@ -142,6 +159,16 @@ bool weft__worker_has_own(weft__worker *w); /* owner: something is ready here */
 /* Runs up to `tasks` switches for up to `time` ns (0: no bound) on this thread. */
 uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time);
 
+bool weft__worker_finished(weft__worker *w);      /* owner: nothing is ready, and it may leave */
+weft_task *weft__worker_give_up(weft__worker *w); /* one that is queued here, or NULL */
+
+/* crew.c */
+int weft__crew_start(struct weft_runtime *rt);
+void weft__crew_grow(struct weft_runtime *rt);      /* all are busy: one more thread, if allowed */
+void weft__crew_stop(struct weft_runtime *rt);      /* until nobody works for it */
+void weft__crew_send_home(struct weft_runtime *rt); /* drained: lent threads may leave */
+int weft__crew_lend(struct weft_runtime *rt, weft_time until, bool until_done);
+
 /* driven.c */
 int weft__driven_new(struct weft_runtime *rt);
 void weft__driven_free(struct weft_runtime *rt);
@@ -152,6 +179,7 @@ void weft__driven_drain(struct weft_runtime *rt, weft_time deadline);
 void weft__ready_woken(weft_task *t);                    /* from anywhere */
 void weft__ready_spawned(weft__worker *w, weft_task *t); /* from a task on w */
 void weft__ready_tail(weft__worker *w, weft_task *t);    /* behind the others */
+void weft__inject_many(struct weft_runtime *rt, weft__fifo *tasks, uint32_t count);
 void weft__wake_sleeper(struct weft_runtime *rt, weft__sleeper *s);
 void weft__notify(struct weft_runtime *rt);
 weft_task *weft__inject_pop(weft__inject *q);
