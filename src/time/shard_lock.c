@@ -9,7 +9,7 @@
 #ifdef WEFT_MODEL
 #define SPINS 1 /* more only repeat what one can show */
 #else
-#define SPINS 40
+#define SPINS 200
 #endif
 
 void weft__shard_lock_init(weft__shard_lock *l, bool barrier, bool local)
