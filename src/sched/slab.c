@@ -32,6 +32,7 @@ void weft__task_depot_fini(weft__task_depot *d)
 static void slot_init(weft_task *t)
 {
     atom_store_rlx(&t->id, 0u);
+    t->parker.random = 0;
     t->timer.where = 0;
     t->timed = NULL;
 }

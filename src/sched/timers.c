@@ -33,7 +33,9 @@ void weft__timer_disarm(weft_task *t)
 {
     weft__worker *w = t->timed;
     t->timed = NULL;
-    if ((atom_load_rlx(&t->parker.word) >> WEFT__WAIT_SHIFT) == WEFT__TIMEDOUT)
+    uint32_t word = atom_load_rlx(&t->parker.word);
+    if ((word & WEFT__WAIT_PHASE) == WEFT__WAIT_CLAIMED &&
+        word >> WEFT__WAIT_SHIFT == WEFT__TIMEDOUT)
         return; /* it fired: the wheel has let go of it before the claim */
     weft__acquire(&w->wheel_lock);
     weft__wheel_remove(&w->wheel, &t->timer);

@@ -32,7 +32,7 @@ void weft__parker_init(weft__parker *p, const weft__parker_ops *ops)
     atom_store_rlx(&p->object, NULL);
     p->budget = WEFT__BUDGET;
     p->shield = 0;
-    p->random = (uint32_t)((uintptr_t)p >> 4) | 1u; /* never 0 */
+    p->random += (uint32_t)((uintptr_t)p >> 4) | 1u; /* goes on: it numbers the waits */
     p->ops = ops;
 }
 
@@ -92,9 +92,7 @@ bool weft__cancel(weft__parker *p)
     if (atom_or_sc(&p->cancel, (uint32_t)WEFT__CANCEL) & WEFT__CANCEL)
         return false;
     /* Pairs with parked(): the store above, then this load (W5). */
-    uint32_t word = atom_load_sc(&p->word);
-    if ((word & WEFT__WAIT_PHASE) == WEFT__WAIT_WAITING && !(word & WEFT__WAIT_NOCANCEL) &&
-        weft__claim(p, WEFT__CANCELED))
+    if (weft__claim_seen(p, atom_load_sc(&p->word)))
         weft__unpark(p);
     return true;
 }

@@ -12,6 +12,7 @@
  *   PHASE     IDLE     no wait was ever begun
  *             WAITING  begun, nobody has decided it yet
  *             CLAIMED  decided; the outcome is in the upper bits
+ *             While WAITING the upper bits number the wait, see W5.
  *   PARKED    the context is saved: whoever sets TOKEN now must make it run
  *   TOKEN     the unpark has been delivered
  *   NOCANCEL  this wait is shielded: a cancellation must not claim it
@@ -32,22 +33,23 @@
  *       the waiter unlinks all others itself).
  *   W5  A cancellation is sticky: either the canceller sees WAITING and claims, or
  *       parked() sees the request. Both sides store, then load, sequentially
- *       consistent.
+ *       consistent. Either claims only the wait whose word it has seen, by its number:
+ *       a later one may be shielded, or another task's in the same memory.
  *
  * Who may touch what
  *   word       begin: owner, plain store (nobody can claim a wait that is not
  *              WAITING). claim, unpark: any thread. parked: the owner's scheduler.
  *   cancel     CANCEL set by any thread, NOPARK at init; never cleared while the
  *              parker lives
- *   budget, shield, random   owner only
+ *   budget, shield, random   owner only; `random` goes on over the owners of the memory
  *   link       the claimer, between claim and unpark; then the scheduler's queues
  *   node       under the lock of its waitable, except payload and result, which
  *              belong to the claimer between claim and unpark
  *
  * Memory: parked() reads `cancel` after it has published PARKED, when another
  * thread may already have run the task to its end. Task memory is therefore
- * type-stable while its runtime lives, and a claim made on a successor in the same
- * memory is right for that successor, too: it is WAITING and its cancel is set.
+ * type-stable while its runtime lives; what is read is then a successor's, and the
+ * claim fails, for the number is another.
  */
 #ifndef WEFT_SRC_WAIT_H
 #define WEFT_SRC_WAIT_H
@@ -119,6 +121,7 @@ weft__parker *weft__self(void);
  * (NULL, or *slot == NULL: the thread's own). Returns the slot before. */
 weft__parker **weft__self_slot(weft__parker **slot);
 
+/* In memory that is zero or has been a parker before. */
 void weft__parker_init(weft__parker *p, const weft__parker_ops *ops);
 
 /* ---- The waiter's side ---- */
@@ -147,8 +150,10 @@ static inline void weft__wait_begin(weft__parker *self, const char *what, const 
     WEFT__ASSERT((atom_load_rlx(&self->word) & WEFT__WAIT_PHASE) != WEFT__WAIT_WAITING);
     atom_store_rlx(&self->what, (void *)(uintptr_t)what);
     atom_store_rlx(&self->object, (void *)(uintptr_t)object);
-    atom_store_rlx(&self->word,
-                   (uint32_t)WEFT__WAIT_WAITING | (self->shield ? WEFT__WAIT_NOCANCEL : 0u));
+    self->random += 0x9e3779b9u; /* a number it has not had for long */
+    atom_store_rlx(&self->word, (uint32_t)WEFT__WAIT_WAITING |
+                                    (self->shield ? WEFT__WAIT_NOCANCEL : 0u) |
+                                    self->random << WEFT__WAIT_SHIFT);
 }
 
 /* Suspends until the wait is decided and its unpark consumed; returns the outcome. */
@@ -188,6 +193,20 @@ static inline bool weft__claim(weft__parker *p, uint32_t outcome)
     return true;
 }
 
+/* Claims for a cancellation the one wait whose word `seen` was. */
+static inline bool weft__claim_seen(weft__parker *p, uint32_t seen)
+{
+    uint32_t word = seen;
+    if ((seen & WEFT__WAIT_PHASE) != WEFT__WAIT_WAITING || (seen & WEFT__WAIT_NOCANCEL))
+        return false;
+    while (!atom_cas_ar(&p->word, &word,
+                        (word & WEFT__WAIT_PARKED) | (uint32_t)WEFT__WAIT_CLAIMED |
+                            WEFT__CANCELED << WEFT__WAIT_SHIFT))
+        if ((word ^ seen) & ~(uint32_t)WEFT__WAIT_PARKED)
+            return false; /* decided, or another wait */
+    return true;
+}
+
 /* Delivers the one unpark that a claim owes. Release: pairs with the acquire of
  * wait_commit, so that the payload is seen; acquire: pairs with parked(), so that
  * the saved context is. The parker may be gone afterwards. */
@@ -211,7 +230,7 @@ static inline bool weft__parked(weft__parker *p)
     /* Pairs with weft__cancel: one of the two sees the other (W5). */
     if (WEFT__UNLIKELY(!(word & WEFT__WAIT_NOCANCEL) &&
                        (atom_load_sc(&p->cancel) & WEFT__CANCEL)) &&
-        weft__claim(p, WEFT__CANCELED))
+        weft__claim_seen(p, word | WEFT__WAIT_PARKED))
         weft__unpark(p);
     return true;
 }

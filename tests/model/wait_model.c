@@ -250,6 +250,7 @@ static struct {
     weft__a32 running; /* somebody made the fiber run */
     weft__lock timer_lock;
     weft__parker *armed; /* its deadline, if any, has not been taken back */
+    weft__a32 between;   /* the first wait is over */
     weft__a32 successor;
 } fiber;
 
@@ -307,8 +308,14 @@ static void timer_fires(void)
     weft__wakes_run(&wakes);
 }
 
-enum role { OPENS = 2, CANCELS, TIMES, CANCELS_SUCCESSOR };
+enum role { OPENS = 2, OPENS_AROUND, OPENS_BETWEEN, CANCELS, TIMES, CANCELS_SUCCESSOR };
 static enum role role[MODEL_THREADS];
+
+static void set(weft__a32 *flag)
+{
+    atom_store_rel(flag, 1u); /* pairs with sleep_until_set */
+    weft__sys_futex_wake(flag, 1);
+}
 
 static void setup_fiber(void)
 {
@@ -331,6 +338,15 @@ static void fiber_waits(int t)
         break;
     }
     switch (role[t]) {
+    case OPENS_AROUND:
+        gate_open();
+        sleep_until_set(&fiber.between);
+        gate_open();
+        break;
+    case OPENS_BETWEEN:
+        sleep_until_set(&fiber.between);
+        gate_open();
+        break;
     case OPENS:
         gate_open();
         break;
@@ -357,8 +373,7 @@ static void two_lives(int t)
     outcome[0] = gate_pass(deadline);
     stamp_on_frames();
     weft__parker_init(&parker[0], &fiber_ops);
-    atom_store_rel(&fiber.successor, 1u); /* pairs with sleep_until_set */
-    weft__sys_futex_wake(&fiber.successor, 1);
+    set(&fiber.successor);
     outcome[1] = gate_pass(deadline);
     received = (outcome[0] == 0) + (outcome[1] == 0);
 }
@@ -367,6 +382,49 @@ static void check_two_lives(void)
 {
     check_tokens();
     model_check(outcome[0] == 0 && outcome[1] == -ECANCELED);
+}
+
+/* The second wait is shielded: a cancellation that meant the first leaves it alone. */
+static void second_wait_shielded(int t)
+{
+    if (t != 0) {
+        fiber_waits(t);
+        return;
+    }
+    outcome[0] = gate_pass(deadline);
+    stamp_on_frames();
+    set(&fiber.between);
+    parker[0].shield = 1;
+    outcome[1] = gate_pass(deadline);
+    received = (outcome[0] == 0) + (outcome[1] == 0);
+}
+
+static void check_second_undisturbed(void)
+{
+    check_tokens();
+    model_check(outcome[1] == 0);
+}
+
+/* The first task is cancelled by one who holds it; the second, in the same memory
+ * once that one has let go, is not. */
+static void cancelled_then_another(int t)
+{
+    if (t == 2) {
+        weft__cancel(&parker[0]);
+        set(&fiber.successor);
+        return;
+    }
+    if (t != 0) {
+        fiber_waits(t);
+        return;
+    }
+    outcome[0] = gate_pass(deadline);
+    stamp_on_frames();
+    set(&fiber.between);
+    sleep_until_set(&fiber.successor);
+    weft__parker_init(&parker[0], &fiber_ops);
+    outcome[1] = gate_pass(deadline);
+    received = (outcome[0] == 0) + (outcome[1] == 0);
 }
 
 static void run_fiber(const char *name, void (*run)(int), void (*check)(void), int threads)
@@ -434,15 +492,44 @@ static void fiber_memory_is_reused(void **state)
     run_fiber("fiber, 2 tasks in the same memory", two_lives, check_two_lives, 4);
 }
 
+static void fiber_shielded_later(void **state)
+{
+    (void)state;
+    deadline = WEFT_NEVER;
+    passes = openers = 2;
+    role[2] = OPENS_AROUND;
+    role[3] = CANCELS;
+    run_fiber("fiber, notifier, cancel, 2nd wait shielded", second_wait_shielded,
+              check_second_undisturbed, 4);
+}
+
+static void fiber_cancelled_before_its_successor(void **state)
+{
+    (void)state;
+    deadline = WEFT_NEVER;
+    passes = 2;
+    openers = 1;
+    role[3] = OPENS_BETWEEN;
+    run_fiber("fiber, cancelled, another in its memory", cancelled_then_another,
+              check_second_undisturbed, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thread_and_two_notifiers), cmocka_unit_test(thread_with_a_deadline),
-        cmocka_unit_test(thread_with_everything),   cmocka_unit_test(thread_canceled),
-        cmocka_unit_test(thread_shielded),          cmocka_unit_test(thread_asleep),
-        cmocka_unit_test(fiber_and_two_notifiers),  cmocka_unit_test(fiber_canceled),
-        cmocka_unit_test(fiber_with_a_deadline),    cmocka_unit_test(fiber_with_everything),
+        cmocka_unit_test(thread_and_two_notifiers),
+        cmocka_unit_test(thread_with_a_deadline),
+        cmocka_unit_test(thread_with_everything),
+        cmocka_unit_test(thread_canceled),
+        cmocka_unit_test(thread_shielded),
+        cmocka_unit_test(thread_asleep),
+        cmocka_unit_test(fiber_and_two_notifiers),
+        cmocka_unit_test(fiber_canceled),
+        cmocka_unit_test(fiber_with_a_deadline),
+        cmocka_unit_test(fiber_with_everything),
         cmocka_unit_test(fiber_memory_is_reused),
+        cmocka_unit_test(fiber_shielded_later),
+        cmocka_unit_test(fiber_cancelled_before_its_successor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
