@@ -144,7 +144,11 @@ bool weft__sys_barrier_usable(void)
 
 void weft__sys_barrier(void)
 {
-    WEFT__CHECK(syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0);
+    /* Asked for first by weft__sys_barrier_usable; again in a child after a fork, where the
+     * kernel may have forgotten. */
+    if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0)
+        WEFT__CHECK(weft__sys_barrier_usable() &&
+                    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0);
 }
 
 #else

@@ -33,7 +33,8 @@ unsigned weft__sys_cpus(void);
  * two of its instructions (membarrier(2)): where one side of a store-then-load agreement
  * is hot and the other rare, the rare side pays for both. False when the system has none,
  * or when a checker must see the order in the atomics themselves: then both sides have to
- * be sequentially consistent. The answer never changes within a process. */
+ * be sequentially consistent. The answer never changes within a process; the first time it may
+ * take some milliseconds to find. */
 bool weft__sys_barrier_usable(void);
 void weft__sys_barrier(void);
 

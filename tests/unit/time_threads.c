@@ -63,14 +63,19 @@ static void *reactor_run(void *arg)
     return NULL;
 }
 
-static void reactor_start(struct reactor *r, weft_time tick)
+static void reactor_start_shards(struct reactor *r, weft_time tick, unsigned shards)
 {
-    weft_timer_options o = {.tick = tick, .shards = 4};
+    weft_timer_options o = {.tick = tick, .shards = shards};
     memset(r, 0, sizeof *r);
     assert_int_equal(weft_timer_service_create(weft_now(), &o, &r->service), 0);
     r->context = weft_timer_service_context(r->service);
     weft_timer_init(&r->nudge, r->context, NULL, NULL, 0);
     assert_int_equal(pthread_create(&r->thread, NULL, reactor_run, r), 0);
+}
+
+static void reactor_start(struct reactor *r, weft_time tick)
+{
+    reactor_start_shards(r, tick, 4);
 }
 
 static void reactor_join(struct reactor *r)
@@ -326,6 +331,45 @@ static void moved_timers_fire_once_at_the_last_deadline(void **state)
     free(s);
 }
 
+/* One shard, so one lock, for more threads than processors, and a reactor that turns all the
+ * time: nobody is left asleep at the lock, and the counts add up. */
+static void *crowd(void *arg)
+{
+    struct reactor *r = arg;
+    struct shot s[16];
+    uint64_t rng = (uint64_t)(uintptr_t)&s | 1;
+    memset(s, 0, sizeof s); /* deadline 0: an earlier one may be on its way at any time */
+    for (int i = 0; i < 16; i++)
+        MUST(weft_timer_init(&s[i].timer, r->context, shot_fired, &s[i], 0) == 0);
+    for (int i = 0; i < 50000 / SLOWER; i++) {
+        struct shot *one = &s[weft__rand(&rng) % 16];
+        uint32_t before = atom_load_acq(&one->fired);
+        MUST(weft_timer_arm(&one->timer, weft_now() + (weft_time)(weft__rand(&rng) % 100000)) >= 0);
+        if (weft__rand(&rng) % 4) {
+            int won = weft_timer_cancel_wait(&one->timer, WEFT_NEVER);
+            MUST(won == 0 || won == 1);
+            MUST(won || atom_load_acq(&one->fired) > before);
+        }
+    }
+    for (int i = 0; i < 16; i++)
+        weft_timer_cancel_wait(&s[i].timer, WEFT_NEVER);
+    return NULL;
+}
+
+static void many_threads_meet_in_one_lock(void **state)
+{
+    (void)state;
+    struct reactor r;
+    pthread_t t[6];
+    reactor_start_shards(&r, 1000, 1);
+    for (int i = 0; i < 6; i++)
+        pthread_create(&t[i], NULL, crowd, &r);
+    for (int i = 0; i < 6; i++)
+        pthread_join(t[i], NULL);
+    assert_int_equal(weft_timer_service_pending(r.service), 0);
+    reactor_end(&r);
+}
+
 /* -- closing against everybody ---------------------------------------------------------- */
 
 static void *wait_for_close(void *arg)
@@ -378,6 +422,7 @@ int main(void)
         cmocka_unit_test(short_sleeps_from_many_threads_all_return),
         cmocka_unit_test(a_changed_waker_still_hears_the_expiry),
         cmocka_unit_test(moved_timers_fire_once_at_the_last_deadline),
+        cmocka_unit_test(many_threads_meet_in_one_lock),
         cmocka_unit_test(closing_releases_every_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
