@@ -97,8 +97,10 @@ static void queue(weft__worker *w, weft_task *t)
     }
     if (WEFT__UNLIKELY(!weft__runq_push(&w->runq, t)))
         overflow(w, t);
-    if (w->current) /* the main flow notifies once, when it has looked around */
+    if (w->current)
         weft__notify(w->rt);
+    else
+        w->unnotified = true; /* the main flow does it once, see worker.c */
 }
 
 /* `t` is next; who was next is queued. */

@@ -61,7 +61,10 @@ static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
 {
     weft__parker_init(&t->parker, &weft__task_ops);
     t->rt = rt;
-    t->flags = (uint16_t)(flags | (options ? options->flags : 0));
+    t->flags = (uint8_t)(flags | (options ? options->flags : 0));
+    t->own = 0;
+    if (flags & WEFT__TASK_POLL) /* before the id, which lets a shutdown cancel it */
+        atom_store_rlx(&t->parker.cancel, (uint32_t)WEFT__NOPARK);
     atom_store_rlx(&t->name, (void *)(uintptr_t)(options ? options->name : NULL));
     atom_store_rlx(&t->refs, 1u); /* the running task itself */
     if (flags & WEFT__TASK_HANDLE) {
@@ -176,7 +179,6 @@ int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t 
     task_init(t, rt, w, options,
               WEFT__TASK_POLL | (box ? WEFT__TASK_BOXED : 0u) |
                   (ret_task ? WEFT__TASK_HANDLE : 0u));
-    atom_store_rlx(&t->parker.cancel, (uint32_t)WEFT__NOPARK);
     spawn_commit(rt, w, t, ret_task);
     return 0;
 }
@@ -241,10 +243,8 @@ void weft__task_end(weft__worker *w, weft_task *t, int result)
         weft__count(&w->failed);
     if (WEFT__UNLIKELY(atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL))
         weft__count(&w->cancelled);
-    if (t->flags & WEFT__TASK_BOXED) {
+    if (t->flags & WEFT__TASK_BOXED)
         weft__free(t->u.box);
-        t->flags &= (uint16_t)~WEFT__TASK_BOXED;
-    }
     if (t->rt->max_tasks)
         atom_sub_ar(&t->rt->inflight, 1);
     if (t->flags & WEFT__TASK_HANDLE)
@@ -285,7 +285,7 @@ weft_task *weft_task_ref(weft_task *t)
         /* Only a detached task itself can get here, by weft_task_self. */
         weft__list_init(&t->joiners);
         weft__lock_init(&t->lock);
-        t->flags = (uint16_t)(t->flags | WEFT__TASK_HANDLE);
+        t->flags |= WEFT__TASK_HANDLE;
     }
     atom_add_rlx(&t->refs, 1u);
     return t;
@@ -344,6 +344,9 @@ int weft_task_wake_at(weft_task *t, weft_time deadline)
             return 0;
         weft__timer_disarm(t);
     }
+    /* Woken already, perhaps by that timer: it is polled again at once. */
+    if ((atom_load_rlx(&t->parker.word) & WEFT__WAIT_PHASE) == WEFT__WAIT_CLAIMED)
+        return 0;
     if (deadline != WEFT_NEVER)
         weft__timer_arm(w, t, deadline);
     return 0;

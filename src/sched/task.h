@@ -9,7 +9,9 @@
  * Who may touch what
  *   parker          see wait.h; its link is the queue's that the ready task is in
  *   u.f.strand      the worker that runs the task; set when it first runs
- *   body, u.f.arg, rt, flags, home     set by spawn; flags change in the running task only
+ *   body, u.f.arg, rt, flags, home     set by spawn; a detached task that takes a handle of
+ *                   itself changes flags, before anybody else can look
+ *   own             the worker that runs the task
  *   result          the task's end, before DONE (release); joiners read it after
  *   timer, timed    timed: written by the owner before it parks and after it resumes;
  *                   timer: under that worker's wheel lock
@@ -39,10 +41,15 @@ typedef struct weft__strand {
 
 /* Bits of `flags`; the public WEFT_PINNED and WEFT_HIGH are the lowest. */
 enum {
-    WEFT__TASK_POLL = 0x100,   /* body is a poll function */
-    WEFT__TASK_HANDLE = 0x200, /* somebody may hold references: count them */
-    WEFT__TASK_BOXED = 0x400,  /* the poll state was allocated */
-    WEFT__TASK_TOLD = 0x800,   /* a poll task that has seen its cancellation */
+    WEFT__TASK_POLL = 0x10,   /* body is a poll function */
+    WEFT__TASK_HANDLE = 0x20, /* somebody may hold references: count them */
+    WEFT__TASK_BOXED = 0x40,  /* the poll state was allocated */
+};
+
+/* Bits of `own`. */
+enum {
+    WEFT__OWN_TOLD = 1,  /* a poll task that has seen its cancellation */
+    WEFT__OWN_ENDED = 2, /* a poll task whose body has ended; its last wake is on the way */
 };
 
 /* In `refs`, above the count: the body has ended. */
@@ -74,7 +81,8 @@ struct weft_task {
     weft__a32 refs;
     weft__lock lock; /* guards joiners */
     int32_t result;
-    uint16_t flags;
+    uint8_t flags;
+    uint8_t own;
     uint16_t home; /* pinned: the number of its worker */
 
     weft__wheel_entry timer;    /* unarmed in a free slot */

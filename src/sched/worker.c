@@ -9,8 +9,9 @@
  * left fully saved (wait.h, W3). When there is no simple successor, the switch goes to
  * the main flow, which looks around.
  *
- * What the main flow queues is not notified at once; the look around does it, once, at
- * its end, for whatever is more than the one task that it will run now.
+ * What the main flow queues is not notified at once, but once, at the end of the look
+ * around, for whatever is more than the one task that it will run now; or before it runs
+ * a task without a look.
  *
  * How often the main flow looks at timers, descriptors and shared queues while work
  * is plenty: every look_every switches, which doubles while switches are quick and
@@ -270,30 +271,44 @@ static void run_fiber(weft__worker *w, weft_task *t)
         weft__fifo_push(&w->starved, &t->parker.link);
 }
 
+/* The body has ended. The wait that began with this poll must be closed first: who has
+ * claimed it still owes an unpark, and until then the task is not free for another (W2);
+ * should that one be late, it makes the task run once more, to come here again. */
+static void poll_ended(weft__worker *w, weft_task *t)
+{
+    t->own |= WEFT__OWN_ENDED;
+    if (!weft__claim(&t->parker, 0) && weft__parked(&t->parker))
+        return;
+    if (t->timed)
+        weft__timer_disarm(t);
+    weft__task_end(w, t, t->result);
+    weft__task_drop(w, t);
+}
+
 static void run_poll(weft__worker *w, weft_task *t)
 {
+    if (WEFT__UNLIKELY(t->own & WEFT__OWN_ENDED)) {
+        poll_ended(w, t);
+        return;
+    }
     make_current(w, t);
     if (t->timed)
         weft__timer_disarm(t);
     /* A wake during the poll claims the wait that begins here. A cancellation is
      * told once; later polls come from wakes only. */
-    bool told = (t->flags & WEFT__TASK_TOLD) != 0;
+    bool told = (t->own & WEFT__OWN_TOLD) != 0;
     t->parker.shield += told;
     weft__wait_begin(&t->parker, "poll", NULL);
     t->parker.shield -= told;
     if (atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL)
-        t->flags = (uint16_t)(t->flags | WEFT__TASK_TOLD);
+        t->own |= WEFT__OWN_TOLD;
     int result = t->body.poll(t, t->flags & WEFT__TASK_BOXED ? t->u.box : t->u.state);
     w->current = NULL;
     if (result != WEFT_PENDING) {
-        if (t->timed)
-            weft__timer_disarm(t);
-        weft__task_end(w, t, result);
-        weft__task_drop(w, t);
+        t->result = result;
+        poll_ended(w, t);
     } else if (!weft__parked(&t->parker)) {
         weft__ready_tail(w, t);
-        if (!w->solo)
-            weft__notify(w->rt);
     }
 }
 
@@ -455,6 +470,7 @@ static weft_task *look_around(weft__worker *w)
         w->searching = false;
         last = weft__idle_search_end(&w->rt->idle);
     }
+    w->unnotified = false;
     if (last || weft__runq_length(&w->runq))
         weft__notify(w->rt); /* there may be, or is, more than we can run now */
     return t;
@@ -477,7 +493,13 @@ static weft_task *next_task(weft__worker *w, bool look)
     w->handoff = NULL;
     if (!t && !look)
         t = pick(w);
-    return t ? t : look_around(w);
+    if (!t)
+        return look_around(w);
+    if (WEFT__UNLIKELY(w->unnotified)) {
+        w->unnotified = false;
+        weft__notify(w->rt);
+    }
+    return t;
 }
 
 /* Runs `t`; true: a look around is due, for a fiber comes back to the main flow

@@ -70,8 +70,9 @@ typedef struct weft__worker {
     uint64_t turn_end;    /* host-driven: tick at which the turn's budget is spent */
     uint32_t look_every;  /* 1 .. LOOK_MAX, adapts to how long tasks run */
     bool solo, searching, census;
-    bool woke;   /* just left sleep */
-    bool rescue; /* a watcher found a stuck worker: its next task may be taken */
+    bool woke;       /* just left sleep */
+    bool unnotified; /* the main flow has queued something that it has told nobody */
+    bool rescue;     /* a watcher found a stuck worker: its next task may be taken */
     enum weft__after after;
     weft_task *after_task;
     weft_task *handoff; /* what the main flow runs next */
@@ -197,7 +198,7 @@ unsigned weft__timers_run(weft__worker *w, weft__worker *whose, weft_time now);
 weft_time weft__timers_next(weft__worker *w); /* exact; takes the lock */
 
 /* task.c */
-extern const weft__waitable_ops weft__join_ops; /* on a task, under its lock */
+extern const weft__waitable_ops weft__join_ops;                 /* on a task, under its lock */
 void weft__task_end(weft__worker *w, weft_task *t, int result); /* wakes joiners */
 void weft__task_drop(weft__worker *w, weft_task *t);            /* the runtime's reference */
 uint64_t weft__alive(struct weft_runtime *rt);
