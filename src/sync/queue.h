@@ -13,7 +13,11 @@
 
 /* Claims per hold of the lock when a whole queue is woken: the lock stays short
  * for others however many wait. */
+#ifdef WEFT_MODEL
+#define WEFT__WAKE_BATCH 1
+#else
 #define WEFT__WAKE_BATCH 64
+#endif
 
 static inline weft__wait_node *weft__node_of(weft__link *l)
 {
