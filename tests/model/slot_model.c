@@ -35,8 +35,9 @@ static void setup(void)
     memset(called, 0, sizeof called);
     memset(&calls, 0, sizeof calls);
     published = 0;
+    weft_waker old = {wake, &called[OLD]};
     if (filled)
-        slot.waker = (weft_waker){wake, &called[OLD]};
+        model_check(weft__slot_register(&slot, &old));
     model_name(&slot, sizeof slot, "slot");
     model_name(called, sizeof called, "called");
 }
