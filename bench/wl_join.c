@@ -5,6 +5,7 @@
  */
 #include "bench.h"
 
+#include "weft/driven.h"
 #include "weft/event.h"
 #include "weft/waitgroup.h"
 
@@ -98,6 +99,24 @@ static void run_spawn_join(bench *b, bench_sample *out)
     bench_check(!failed, "spawn and join");
 }
 
+/* The caller's own runtime runs one ready task: spawn it, and turn until it has ended. */
+static void run_ready(bench *b, bench_sample *out)
+{
+    weft_runtime *rt;
+    int failed = 0, ran = 0;
+    bench_check(weft_driven_new(NULL, &rt) == 0, "weft_driven_new");
+    weft_time t0 = weft_now();
+    for (int i = 0; i < JOINS; i++) {
+        failed |= b->c->a ? weft_spawn_poll(rt, nothing_poll, NULL, 0, NULL, NULL)
+                          : weft_spawn(rt, nothing, NULL, NULL, NULL);
+        ran += weft_driven_turn(rt, NULL);
+    }
+    out->ns = bench_ns(t0);
+    out->n = JOINS;
+    bench_check(!failed && ran == JOINS, "each turn ran one task");
+    weft_runtime_free(rt);
+}
+
 /* A runtime, one call in it, and gone again. */
 static void run_runtime(bench *b, bench_sample *out)
 {
@@ -112,6 +131,8 @@ static void run_runtime(bench *b, bench_sample *out)
 }
 
 static const bench_case block_on_cases[] = {
+    {.variant = "ready/fiber", .run = run_ready},
+    {.variant = "ready/poll", .run = run_ready, .a = 1},
     {.variant = "spawn_join/fiber", .run = run_spawn_join, .workers = 1, .flags = BENCH_INSIDE},
     {.variant = "spawn_join/poll",
      .run = run_spawn_join,

@@ -93,7 +93,7 @@ fn measure(case: &Case, quick: bool, repeats: usize) {
         (n, _) => n,
     };
     let mut run = (case.start)(quick);
-    if !["memory", "idle", "sleep_precision"].contains(&case.name) {
+    if !["memory", "idle", "sleep_precision", "timer_expiry"].contains(&case.name) {
         run();
     }
     let samples: Vec<Sample> = (0..n).map(|_| run()).collect();
