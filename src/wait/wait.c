@@ -20,8 +20,12 @@ static const weft__parker_ops thread_ops = {
     .yield = thread_yield,
 };
 
-static _Thread_local weft__parker **self_slot;
-static _Thread_local weft__parker thread_parker;
+#ifdef WEFT__SELF_INLINE
+_Thread_local weft__parker **weft__current;
+#else
+static _Thread_local weft__parker **weft__current;
+#endif
+static _Thread_local weft__parker thread_parker, *thread_slot;
 
 void weft__parker_init(weft__parker *p, const weft__parker_ops *ops)
 {
@@ -36,22 +40,26 @@ void weft__parker_init(weft__parker *p, const weft__parker_ops *ops)
     p->ops = ops;
 }
 
-WEFT__NOINLINE weft__parker *weft__self(void)
+WEFT__NOINLINE weft__parker *weft__self_call(void)
 {
     __asm__ volatile(""); /* keeps the call from being folded or hoisted */
-    weft__parker **slot = self_slot;
+    weft__parker **slot = weft__current;
     if (WEFT__LIKELY(slot && *slot))
         return *slot;
     if (WEFT__UNLIKELY(!thread_parker.ops))
         weft__parker_init(&thread_parker, &thread_ops);
+    if (!slot) { /* a plain thread has a slot, too, so that its next call is short */
+        thread_slot = &thread_parker;
+        weft__current = &thread_slot;
+    }
     return &thread_parker;
 }
 
 WEFT__NOINLINE weft__parker **weft__self_slot(weft__parker **slot)
 {
     __asm__ volatile("");
-    weft__parker **before = self_slot;
-    self_slot = slot;
+    weft__parker **before = weft__current;
+    weft__current = slot;
     return before;
 }
 

@@ -112,10 +112,41 @@ struct weft__parker {
     weft__aptr object; /* the thing it waits on, for dumps */
 };
 
-/* The caller's parker: the running task's, else the thread's own. Never inlined:
- * a fiber may have changed its thread since the last call, and a compiler that
- * sees the thread-local address would keep it across the suspension. */
-weft__parker *weft__self(void);
+/* weft__self without the short way below: the call is never inlined, so that the
+ * thread-local address cannot be kept. */
+weft__parker *weft__self_call(void);
+
+/* The caller's parker if there is a short way to it, else NULL: for fast paths that
+ * want no call. A fiber may have changed its thread since the last time, and a
+ * compiler that sees a thread-local address would keep it across the suspension. So
+ * it must not see it: the slot is read by an assembly statement that is volatile, or
+ * behind a call. */
+#if defined(__x86_64__) && defined(__ELF__) && !defined(WEFT_MODEL)
+#define WEFT__SELF_INLINE 1
+extern _Thread_local weft__parker **weft__current
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+static inline weft__parker *weft__self_quick(void)
+{
+    weft__parker **slot;
+    __asm__ volatile("movq weft__current@gottpoff(%%rip), %0\n\t"
+                     "movq %%fs:(%0), %0"
+                     : "=r"(slot));
+    return WEFT__LIKELY(slot != NULL) ? *slot : NULL;
+}
+#else
+static inline weft__parker *weft__self_quick(void)
+{
+    return weft__self_call();
+}
+#endif
+
+/* The caller's parker: the running task's, else the thread's own. Never NULL. */
+static inline weft__parker *weft__self(void)
+{
+    weft__parker *self = weft__self_quick();
+    return WEFT__LIKELY(self != NULL) ? self : weft__self_call();
+}
 
 /* For a scheduler: the calling thread's current parker is *slot from now on
  * (NULL, or *slot == NULL: the thread's own). Returns the slot before. */
@@ -141,6 +172,14 @@ static inline int weft__checkpoint(weft__parker *self)
             return -ECANCELED;
     }
     return 0;
+}
+
+/* The checkpoint of a fast path that has another one behind it: false when there is
+ * anything to do, which weft__checkpoint then does. Counts; NULL is false. */
+static inline bool weft__checkpoint_quick(weft__parker *self)
+{
+    return WEFT__LIKELY(self != NULL) && WEFT__LIKELY(--self->budget >= 0) &&
+           WEFT__LIKELY(atom_load_rlx(&self->cancel) == 0);
 }
 
 /* Starts a wait. A plain store: a word that is not WAITING cannot be claimed, and
