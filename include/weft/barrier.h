@@ -4,6 +4,9 @@
  *
  * Concurrency: wait may overlap with wait; init may overlap with nothing. What each
  * party did before its wait happens-before the return of every wait of that round.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_BARRIER_H
 #define WEFT_BARRIER_H

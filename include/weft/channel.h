@@ -32,6 +32,9 @@
  *   close         -     -      -        -          X
  * A send happens-before the receive that returns its item; on a channel of capacity
  * 0 the receive also happens-before the return of the send.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_CHANNEL_H
 #define WEFT_CHANNEL_H

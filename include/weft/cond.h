@@ -18,6 +18,9 @@
  *
  * Concurrency: wait, signal and broadcast may overlap in any way; init may overlap
  * with nothing. All who wait at one time use the same mutex.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_COND_H
 #define WEFT_COND_H

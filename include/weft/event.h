@@ -15,6 +15,9 @@
  *   reset      -     -      -      -     X
  *   wait       -     -      -      -     X
  * A set happens-before the return of each wait that it lets pass.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_EVENT_H
 #define WEFT_EVENT_H

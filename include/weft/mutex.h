@@ -20,6 +20,9 @@
  *   lock       -      -       -        X
  *   unlock     -      -       -        X
  * An unlock happens-before the next lock that succeeds.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_MUTEX_H
 #define WEFT_MUTEX_H

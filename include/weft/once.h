@@ -6,6 +6,9 @@
  *
  * Concurrency: do and done may overlap in any way. The return of the function
  * happens-before the return of every do that says 0.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_ONCE_H
 #define WEFT_ONCE_H

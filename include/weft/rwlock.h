@@ -12,6 +12,9 @@
  *
  * Concurrency: all calls but init may overlap in any way on one lock. An unlock
  * happens-before the lock that it lets pass.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_RWLOCK_H
 #define WEFT_RWLOCK_H

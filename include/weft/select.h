@@ -21,6 +21,9 @@
  * Several cases may name the same object, also a send and a receive on one channel
  * (they do not serve each other). A closed channel makes its cases ready: result is
  * -EPIPE as from the plain call.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_SELECT_H
 #define WEFT_SELECT_H
@@ -45,7 +48,8 @@ typedef struct weft_select_case {
     int result; /* of the case that was done: what the plain call would have returned */
     uint32_t weft__order, weft__spare;
     const void *weft__ops;
-    void *weft__object, *weft__lock;
+    void *weft__object, *weft__lock, *weft__payload;
+    uint64_t weft__arg;
     uint64_t weft__node[6];
 } weft_select_case;
 

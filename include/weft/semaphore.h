@@ -13,6 +13,9 @@
  * Concurrency: acquire, release and available may overlap in any way on one
  * semaphore; init may overlap with nothing. A release happens-before the acquire
  * that gets its permits.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_SEMAPHORE_H
 #define WEFT_SEMAPHORE_H

@@ -11,6 +11,9 @@
  *
  * Concurrency: set, wait, peek may overlap in any way on one value; init may overlap
  * with nothing. The set happens-before the return of each wait or peek that sees it.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_VALUE_H
 #define WEFT_VALUE_H

@@ -14,6 +14,9 @@
  * Concurrency: add, done, wait and count may overlap in any way on one group; init
  * may overlap with nothing. Every done happens-before the return of a wait that
  * saw the count at zero after it.
+ *
+ * A poll function cannot suspend: there a call that might wait answers -EPERM, unless
+ * its deadline is WEFT_TRY.
  */
 #ifndef WEFT_WAITGROUP_H
 #define WEFT_WAITGROUP_H

@@ -49,7 +49,7 @@ weft_select_case weft_case_semaphore(weft_semaphore *s, unsigned n)
     if (!s || n > WEFT_SEMAPHORE_MAX)
         return bad();
     weft_select_case c = weft__case_of(&weft__semaphore_ops, s, weft__semaphore_lock(s), NULL);
-    weft__case_node(&c)->arg = n;
+    c.weft__arg = n;
     return c;
 }
 

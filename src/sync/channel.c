@@ -340,22 +340,112 @@ static inline bool bad_item(const weft_channel *ch, const void *item)
     return !ch || (!item && ch->item_size);
 }
 
-int weft_channel_send(weft_channel *ch, const void *item, weft_time deadline)
+/* Entered with the lock held, returns with it released. */
+static WEFT__NOINLINE int send_any_locked(weft_channel *ch, const void *item, weft_time deadline)
 {
     weft__wait_node n;
-    if (WEFT__UNLIKELY(bad_item(ch, item)))
-        return -EINVAL;
+    weft__wakes wakes = {NULL, NULL};
     n.payload = (void *)(uintptr_t)item; /* only read through */
-    return weft__wait_on(&weft__channel_send_ops, ch, &ch->lock, &n, deadline);
+    int r = send_locked(ch, item, &wakes);
+    if (r == -EAGAIN && deadline != WEFT_TRY)
+        return weft__wait_slow(&weft__channel_send_ops, ch, &ch->lock, &n, weft__self(), deadline);
+    weft__release(&ch->lock);
+    weft__wakes_run(&wakes);
+    return r;
+}
+
+static WEFT__NOINLINE int recv_any_locked(weft_channel *ch, void *item, weft_time deadline)
+{
+    weft__wait_node n;
+    weft__wakes wakes = {NULL, NULL};
+    n.payload = item;
+    int r = recv_locked(ch, item, &wakes);
+    if (r == -EAGAIN && deadline != WEFT_TRY)
+        return weft__wait_slow(&weft__channel_recv_ops, ch, &ch->lock, &n, weft__self(), deadline);
+    weft__release(&ch->lock);
+    weft__wakes_run(&wakes);
+    return r;
+}
+
+static int may_try(const weft_channel *ch, const void *item, weft_time deadline)
+{
+    if (!ch || (!item && ch->item_size))
+        return -EINVAL;
+    return deadline == WEFT_TRY ? 0 : weft__checkpoint(weft__self());
+}
+
+static WEFT__NOINLINE int send_checked(weft_channel *ch, const void *item, weft_time deadline)
+{
+    int r = may_try(ch, item, deadline);
+    if (r)
+        return r;
+    weft__acquire(&ch->lock);
+    return send_any_locked(ch, item, deadline);
+}
+
+static WEFT__NOINLINE int recv_checked(weft_channel *ch, void *item, weft_time deadline)
+{
+    int r = may_try(ch, item, deadline);
+    if (r)
+        return r;
+    weft__acquire(&ch->lock);
+    return recv_any_locked(ch, item, deadline);
+}
+
+#ifndef WEFT_MODEL
+static WEFT__NOINLINE int woken_release(weft_channel *ch)
+{
+    weft__release_slow(&ch->lock);
+    return 0;
+}
+
+/* weft__release with its call in tail position: the way through a ring of words that
+ * has room (or items) and nobody waiting then saves no register. */
+static inline int quick_release(weft_channel *ch)
+{
+    if (WEFT__UNLIKELY(atom_xchg_rel(&ch->lock.word, 0) == 2))
+        return woken_release(ch);
+    return 0;
+}
+#else
+static int quick_release(weft_channel *ch) /* the model has a lock of its own */
+{
+    weft__release(&ch->lock);
+    return 0;
+}
+#endif
+
+int weft_channel_send(weft_channel *ch, const void *item, weft_time deadline)
+{
+    if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()) ||
+        WEFT__UNLIKELY(!weft__lock_try(&ch->lock)))
+        return send_checked(ch, item, deadline);
+    if (WEFT__UNLIKELY(ch->room == 0 || ch->flags || !weft__list_empty(&ch->receivers) ||
+                       ch->item_size != 8))
+        return send_any_locked(ch, item, deadline);
+    uint32_t at = ch->tail, next = at + 1;
+    memcpy(ch->ring + (size_t)at * 8, item, 8);
+    ch->tail = next == ch->capacity ? 0 : next;
+    ch->room--;
+    ch->length++;
+    ch->sent++;
+    return quick_release(ch);
 }
 
 int weft_channel_recv(weft_channel *ch, void *item, weft_time deadline)
 {
-    weft__wait_node n;
-    if (WEFT__UNLIKELY(bad_item(ch, item)))
-        return -EINVAL;
-    n.payload = item;
-    return weft__wait_on(&weft__channel_recv_ops, ch, &ch->lock, &n, deadline);
+    if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()) ||
+        WEFT__UNLIKELY(!weft__lock_try(&ch->lock)))
+        return recv_checked(ch, item, deadline);
+    if (WEFT__UNLIKELY(ch->length == 0 || ch->flags || !weft__list_empty(&ch->senders) ||
+                       ch->item_size != 8))
+        return recv_any_locked(ch, item, deadline);
+    uint32_t at = ch->head, next = at + 1;
+    memcpy(item, ch->ring + (size_t)at * 8, 8);
+    ch->head = next == ch->capacity ? 0 : next;
+    ch->room++;
+    ch->length--;
+    return quick_release(ch);
 }
 
 int weft_channel_close(weft_channel *ch)

@@ -177,21 +177,26 @@ static WEFT__NOINLINE int lock_slow(struct mutex *m, weft__parker *self, weft_ti
     }
 }
 
-int weft_mutex_lock(weft_mutex *mutex, weft_time deadline)
+static WEFT__NOINLINE int lock_checked(struct mutex *m, weft_time deadline)
 {
-    struct mutex *m = of(mutex);
-    if (WEFT__UNLIKELY(!m))
+    if (!m)
         return -EINVAL;
-    if (WEFT__UNLIKELY(deadline == WEFT_TRY))
+    if (deadline == WEFT_TRY)
         return try_lock(m) ? 0 : -EAGAIN;
     weft__parker *self = weft__self();
     int r = weft__checkpoint(self);
-    if (WEFT__UNLIKELY(r))
-        return r;
+    return r || try_lock(m) ? r : lock_slow(m, self, deadline);
+}
+
+/* Everything but the one swap that succeeds is behind a call. */
+int weft_mutex_lock(weft_mutex *mutex, weft_time deadline)
+{
+    struct mutex *m = of(mutex);
     uint32_t free_ = 0;
-    if (WEFT__LIKELY(atom_cas_acq(&m->state, &free_, LOCKED))) /* pairs with unlock */
+    if (WEFT__LIKELY(m != NULL) && weft__checkpoint_quick(weft__self_quick()) &&
+        WEFT__LIKELY(atom_cas_acq(&m->state, &free_, LOCKED))) /* pairs with unlock */
         return 0;
-    return lock_slow(m, self, deadline);
+    return lock_checked(m, deadline);
 }
 
 /* Wakes or serves the head of the queue; false: it was empty. The lock is released. */
@@ -247,12 +252,11 @@ static WEFT__NOINLINE int unlock_slow(struct mutex *m)
 int weft_mutex_unlock(weft_mutex *mutex)
 {
     struct mutex *m = of(mutex);
-    if (WEFT__UNLIKELY(!m))
-        return -EINVAL;
     uint32_t held = LOCKED;
-    if (WEFT__LIKELY(atom_cas_rel(&m->state, &held, 0))) /* pairs with lock */
+    if (WEFT__LIKELY(m != NULL) &&
+        WEFT__LIKELY(atom_cas_rel(&m->state, &held, 0))) /* pairs with lock */
         return 0;
-    return unlock_slow(m);
+    return m ? unlock_slow(m) : -EINVAL;
 }
 
 bool weft_mutex_locked(const weft_mutex *m)

@@ -27,7 +27,7 @@
 _Static_assert(sizeof(((weft_select_case *)0)->weft__node) == sizeof(weft__wait_node),
                "the public struct is storage for the node");
 
-/* Marks a time case; its time is in the node's arg words. Never called. */
+/* Marks a time case; its time is in weft__arg. Never called. */
 static const weft__waitable_ops time_ops = {.what = "time"};
 
 struct select {
@@ -40,24 +40,21 @@ struct select {
     weft_time time;      /* WEFT_NEVER: there is none */
 };
 
-weft__wait_node *weft__case_node(weft_select_case *c)
+static weft__wait_node *node_of(weft_select_case *c)
 {
     return (weft__wait_node *)(void *)c->weft__node;
 }
 
-weft_select_case weft__case_of(const weft__waitable_ops *ops, void *object, weft__lock *lock,
-                               void *payload)
+weft_select_case weft_case_time(weft_time when)
 {
-    weft_select_case c = {.weft__ops = ops, .weft__object = object, .weft__lock = lock};
-    weft__case_node(&c)->payload = payload;
+    weft_select_case c = weft__case_of(&time_ops, NULL, NULL, NULL);
+    c.weft__arg = (uint64_t)when;
     return c;
 }
 
-weft_select_case weft_case_time(weft_time when)
+static weft_time time_of(const weft_select_case *c)
 {
-    weft_select_case c = {.weft__ops = &time_ops};
-    c.weft__node[0] = (uint64_t)when;
-    return c;
+    return (weft_time)c->weft__arg;
 }
 
 static bool is_time(const weft_select_case *c)
@@ -82,8 +79,8 @@ static bool look_at_cases(struct select *s)
         if (!c->weft__ops)
             return false;
         s->on++;
-        if (is_time(c) && (weft_time)c->weft__node[0] < s->time) {
-            s->time = (weft_time)c->weft__node[0];
+        if (is_time(c) && time_of(c) < s->time) {
+            s->time = time_of(c);
             s->time_index = i;
         }
     }
@@ -93,7 +90,10 @@ static bool look_at_cases(struct select *s)
 static int try_case(weft_select_case *c, weft__wakes *wakes)
 {
     const weft__waitable_ops *ops = c->weft__ops;
-    return ops->try_locked(c->weft__object, weft__case_node(c), wakes);
+    weft__wait_node *node = node_of(c);
+    node->payload = c->weft__payload;
+    node->arg = (uintptr_t)c->weft__arg;
+    return ops->try_locked(c->weft__object, node, wakes);
 }
 
 /* Step 1. The index of the case that was done, or -EAGAIN. */
@@ -105,7 +105,7 @@ static int try_each(struct select *s)
         if (c->off)
             continue;
         if (is_time(c)) {
-            if ((weft_time)c->weft__node[0] > now || (weft_time)c->weft__node[0] == WEFT_NEVER)
+            if (time_of(c) > now || time_of(c) == WEFT_NEVER)
                 continue;
             c->result = 0;
             return (int)i;
@@ -219,7 +219,7 @@ static void link_all_locked(struct select *s)
         if (!is_waitable(c))
             continue;
         const weft__waitable_ops *ops = c->weft__ops;
-        weft__wait_node *node = weft__case_node(c);
+        weft__wait_node *node = node_of(c);
         node->parker = s->self;
         node->index = i;
         ops->link_locked(c->weft__object, node);
@@ -245,10 +245,10 @@ static int wait_for_one(struct select *s, weft_time deadline)
     for (uint32_t i = 0; i < s->n; i++) { /* step 4 */
         weft_select_case *c = &s->cases[i];
         if (i != outcome && is_waitable(c))
-            weft__node_retract(c->weft__ops, c->weft__object, c->weft__lock, weft__case_node(c));
+            weft__node_retract(c->weft__ops, c->weft__object, c->weft__lock, node_of(c));
     }
     if (outcome < s->n) {
-        s->cases[outcome].result = weft__case_node(&s->cases[outcome])->result;
+        s->cases[outcome].result = node_of(&s->cases[outcome])->result;
         return (int)outcome;
     }
     if (outcome == WEFT__CANCELED)

@@ -13,12 +13,21 @@
 
 #include "wait/wait.h"
 
-/* The case "wait on `object` by `ops`", with node->payload = payload. NULL ops make
- * a case that weft_select refuses: for constructors that were given bad arguments. */
-weft_select_case weft__case_of(const weft__waitable_ops *ops, void *object, weft__lock *lock,
-                               void *payload);
-
-/* The node in a case, for what a constructor has to set beyond the payload (arg). */
-weft__wait_node *weft__case_node(weft_select_case *c);
+/* The case "wait on `object` by `ops`", with node->payload as given, and node->arg as
+ * in weft__arg, for each try and link. NULL ops make a case that weft_select refuses: for
+ * constructors that were given bad arguments. The storage of the node stays as it is. */
+static inline weft_select_case weft__case_of(const weft__waitable_ops *ops, void *object,
+                                             weft__lock *lock, void *payload)
+{
+    weft_select_case c;
+    c.off = false;
+    c.result = 0;
+    c.weft__ops = ops;
+    c.weft__object = object;
+    c.weft__lock = lock;
+    c.weft__payload = payload;
+    c.weft__arg = 0;
+    return c;
+}
 
 #endif
