@@ -40,7 +40,7 @@ static void empty_place(weft__worker *w)
     if (n)
         weft__inject_many(rt, &out, n);
     weft__stack_cache_fini(&w->stacks);
-    weft__task_cache_drain(&w->tasks, &rt->depot, 0);
+    weft__task_cache_fini(&w->tasks, &rt->depot);
 }
 
 /* The last a worker does; the place is free, and `rt` may go, when it returns. */

@@ -19,8 +19,9 @@
  *   I1  A task is never left in a queue while all workers sleep: step 1 and 2 on the
  *       left and 2 and 3 on the right are store-then-load on both sides, so either
  *       the submitter sees the sleeper or the sleeper sees the task; a submitter that
- *       relied on a searcher is covered because a searcher that stops does step 3,
- *       and one that finds work as the last searcher wakes the next.
+ *       relied on a searcher is covered because a searcher that stops does step 3, and
+ *       one that finds work as the last searcher looks again after its count went
+ *       down, and wakes the next if there is more.
  *   I2  One submission wakes at most one sleeper, and none while one searches.
  *   I3  A sleeper is taken off the list by exactly one party, under the lock: who
  *       takes it has changed the counts for it.
@@ -56,8 +57,8 @@ void weft__idle_init(weft__idle *idle);
 /* A worker begins to search; false when enough do already (half of `workers`). */
 bool weft__idle_search_begin(weft__idle *idle, unsigned workers);
 
-/* A searcher found work. True: it was the last one, so it calls weft__idle_pick for
- * the next, for there may be more. */
+/* A searcher found work. True: it was the last one, so it looks at the queues again,
+ * and calls weft__idle_pick for the next if one holds more. */
 bool weft__idle_search_end(weft__idle *idle);
 
 /* Registers the caller as a sleeper (step 2); `searching`: it was counted so. */

@@ -111,6 +111,8 @@ static void put_next(weft__worker *w, weft_task *t)
         atom_store_rel(&w->next, t); /* pairs with a watcher's exchange */
     else
         old = atom_xchg_ar(&w->next, t);
+    if (!w->solo)
+        weft__ensure_watcher(w); /* thieves do not see it */
     if (old)
         queue(w, old);
 }

@@ -56,11 +56,7 @@ static void runtime_destroy(struct weft_runtime *rt)
     if (rt->alive_page)
         munmap((void *)(uintptr_t)rt->alive_page, (size_t)sysconf(_SC_PAGESIZE));
     /* Slots that a handle still holds keep the depot, and so the runtime, in memory. */
-    weft__acquire(&rt->depot.lock);
-    bool held = rt->depot.slots != rt->depot.free_count;
-    rt->orphaned = held;
-    weft__release(&rt->depot.lock);
-    if (!held) {
+    if (weft__task_depot_orphan(&rt->depot)) {
         weft__task_depot_fini(&rt->depot);
         weft__free(rt);
     }
@@ -68,13 +64,7 @@ static void runtime_destroy(struct weft_runtime *rt)
 
 void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t)
 {
-    weft__acquire(&rt->depot.lock);
-    t->parker.link.next = rt->depot.free;
-    rt->depot.free = &t->parker.link;
-    rt->depot.free_count++;
-    bool last = rt->orphaned && rt->depot.slots == rt->depot.free_count;
-    weft__release(&rt->depot.lock);
-    if (last) {
+    if (weft__task_give(&rt->depot, t)) {
         weft__task_depot_fini(&rt->depot);
         weft__free(rt);
     }

@@ -15,9 +15,10 @@
  * Watcher. While somebody is awake, one sleeper looks every WATCH ns whether a worker
  * has not switched since the last look and leaves ready tasks, due timers or the driver
  * unattended; then it steps in. After IDLE_ROUNDS rounds in which nobody moved and all
- * sleep, it sleeps without a limit, and the next worker that leaves sleep wakes a new
- * one. So a runtime at rest makes no wake-ups, and one under load a few hundred a
- * second at most.
+ * sleep, it sleeps without a limit. A new one is woken by the next worker that leaves
+ * sleep and with it descriptors or timers, or that puts a task where thieves cannot see
+ * it, or arms a timer: not before, for waking it costs what the first task would wait. So a runtime
+ * at rest makes no wake-ups, and one under load a few hundred a second at most.
  */
 #include "sched/worker.h"
 
@@ -107,11 +108,14 @@ static int watch_round(weft__worker *w)
     return answer;
 }
 
-void weft__ensure_watcher(weft__worker *w)
+bool weft__leaves_unattended(weft__worker *w)
+{
+    return atom_load_rlx(&w->rt->driver) || earliest(w) != WEFT_NEVER;
+}
+
+void weft__ensure_watcher_slow(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
-    if (atom_load_rlx(&rt->watcher) != 0 || weft__idle_count(&rt->idle) == 0)
-        return;
     weft__sleeper *s = weft__idle_pick_any(&rt->idle);
     if (s) {
         atom_store_rlx(&weft__container(s, weft__worker, sleeper)->to_watch, 1u);
@@ -121,18 +125,20 @@ void weft__ensure_watcher(weft__worker *w)
 
 /* ---- Sleeping ---- */
 
+bool weft__work_for_all(struct weft_runtime *rt)
+{
+    if (atom_load_sc(&rt->inject.count) || atom_load_sc(&rt->high.count))
+        return true;
+    for (unsigned i = 0; i < rt->workers && !rt->solo; i++)
+        if (weft__runq_length(&rt->worker[i].runq))
+            return true;
+    return false;
+}
+
 /* Step 3 of idle.h. */
 bool weft__work_anywhere(weft__worker *w)
 {
-    struct weft_runtime *rt = w->rt;
-    if (atom_load_sc(&rt->inject.count) || atom_load_sc(&rt->high.count) ||
-        atom_load_sc(&w->inbox_count) || weft__worker_finished(w))
-        return true;
-    if (!w->solo)
-        for (unsigned i = 0; i < rt->workers; i++)
-            if (weft__runq_length(&rt->worker[i].runq))
-                return true;
-    return false;
+    return weft__work_for_all(w->rt) || atom_load_sc(&w->inbox_count) || weft__worker_finished(w);
 }
 
 static bool claim_role(weft__a32 *role, weft__worker *w)

@@ -104,33 +104,49 @@ static inline weft_task *weft__task_of_link(weft__slink *l)
 
 typedef struct weft__task_chunk weft__task_chunk;
 
+/* Slots change hands between a worker and the depot in magazines: chains of exactly
+ * this many, so that the lock is held for a few instructions. */
+#ifdef WEFT_MODEL
+#define WEFT__MAGAZINE 2u
+#else
+#define WEFT__MAGAZINE 64u
+#endif
+
 /* One per runtime, thread-safe. */
 typedef struct weft__task_depot {
     weft__lock lock;
-    weft__slink *free;   /* free slots, linked through their parkers */
-    size_t free_count;   /* under lock */
-    size_t slots, limit; /* carved so far, at most */
+    weft_task *magazines; /* first slots of full chains, linked through `rt` */
+    weft__slink *loose;   /* single free slots */
+    size_t free_count;    /* in magazines and loose */
+    size_t slots, limit;  /* carved so far, at most */
     weft__task_chunk *chunks;
-    size_t fresh; /* slots of the newest chunk that were never used */
+    size_t fresh;  /* slots of the newest chunk that were never carved */
+    bool orphaned; /* the runtime was freed while slots were out */
 } weft__task_depot;
 
 /* One per worker, owner only; LIFO. */
 typedef struct weft__task_cache {
-    weft__slink *free;
-    uint32_t count;
+    weft__slink *free; /* fewer than two magazines */
+    uint32_t count;    /* of them */
+    uint32_t fresh_left;
+    weft_task *fresh;   /* slots in a row that were never used */
+    weft__slink *spare; /* a full magazine, or NULL */
 } weft__task_cache;
 
 void weft__task_depot_init(weft__task_depot *d, size_t limit);
 void weft__task_depot_fini(weft__task_depot *d);
 
-/* A slot from the depot; *error is -ENOMEM or -EAGAIN (limit) when NULL. */
+/* One slot, from and to the depot; *error is -ENOMEM or -EAGAIN (limit) when NULL. give
+ * answers true when that was the last one out of an orphaned depot: the caller ends it. */
 weft_task *weft__task_take(weft__task_depot *d, int *error);
-void weft__task_give(weft__task_depot *d, weft_task *t);
+bool weft__task_give(weft__task_depot *d, weft_task *t);
+
+/* The runtime ends: true when every slot is back; otherwise the last give says so. */
+bool weft__task_depot_orphan(weft__task_depot *d);
 
 weft_task *weft__task_cache_refill(weft__task_cache *c, weft__task_depot *d, int *error);
-void weft__task_cache_drain(weft__task_cache *c, weft__task_depot *d, uint32_t keep);
-
-#define WEFT__TASK_CACHE 128u
+void weft__task_cache_spill(weft__task_cache *c, weft__task_depot *d);
+void weft__task_cache_fini(weft__task_cache *c, weft__task_depot *d);
 
 static inline weft_task *weft__task_cache_take(weft__task_cache *c, weft__task_depot *d, int *error)
 {
@@ -147,10 +163,11 @@ static inline weft_task *weft__task_cache_take(weft__task_cache *c, weft__task_d
 
 static inline void weft__task_cache_give(weft__task_cache *c, weft__task_depot *d, weft_task *t)
 {
+    if (WEFT__UNLIKELY(c->count == WEFT__MAGAZINE))
+        weft__task_cache_spill(c, d);
     t->parker.link.next = c->free;
     c->free = &t->parker.link;
-    if (WEFT__UNLIKELY(++c->count > WEFT__TASK_CACHE))
-        weft__task_cache_drain(c, d, WEFT__TASK_CACHE / 2);
+    c->count++;
 }
 
 /* Calls `visit` for each live task, which may change under it at any time. */

@@ -26,6 +26,8 @@ void weft__timer_arm(weft__worker *w, weft_task *t, weft_time deadline)
         publish(w);
     weft__release(&w->wheel_lock);
     t->timed = w;
+    if (!w->solo)
+        weft__ensure_watcher(w);
     weft__count(&w->armed);
 }
 

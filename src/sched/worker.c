@@ -26,18 +26,26 @@
 #define NEXT_LIMIT  3u /* times in a row that `next` goes before the queue */
 #define STEAL_BATCH (WEFT__RUNQ_SIZE / 2)
 
-static _Thread_local weft__worker *worker_self;
+#ifdef WEFT__SELF_INLINE
+_Thread_local weft__worker *weft__worker_here;
+#else
+static _Thread_local weft__worker *weft__worker_here;
 
 WEFT__NOINLINE weft__worker *weft__worker_self(void)
 {
     __asm__ volatile("");
-    return worker_self;
+    return weft__worker_here;
 }
+#endif
 
-static WEFT__NOINLINE void set_worker_self(weft__worker *w)
+/* The thread works for `w` from here on (NULL: for nobody); returns for whom before. */
+static WEFT__NOINLINE weft__worker *be_worker(weft__worker *w)
 {
     __asm__ volatile("");
-    worker_self = w;
+    weft__worker *before = weft__worker_here;
+    weft__worker_here = w;
+    weft__self_slot(w ? &w->current : NULL);
+    return before;
 }
 
 /* ---- Picking ---- */
@@ -169,8 +177,10 @@ static bool go_to(weft__worker *w, weft__context *from, weft_task *t)
 }
 
 /* First thing after every switch: completes what the one that left wanted. */
-static void arrived(weft__worker *w)
+static inline void arrived(weft__worker *w)
 {
+    if (WEFT__LIKELY(w->after == WEFT__AFTER_NOTHING))
+        return;
     weft_task *t = w->after_task;
     enum weft__after after = w->after;
     w->after = WEFT__AFTER_NOTHING;
@@ -247,7 +257,20 @@ static void task_yield(weft__parker *self)
         self->budget = WEFT__BUDGET; /* yields by returning */
         return;
     }
-    leave(weft__worker_self(), t, WEFT__AFTER_YIELD);
+    weft__worker *w = weft__worker_self();
+    if (!w->solo || t->flags & (WEFT_PINNED | WEFT_HIGH)) {
+        leave(w, t, WEFT__AFTER_YIELD);
+        return;
+    }
+    /* Nobody else sees this queue, so it may hold a fiber that is still running. */
+    weft__fifo_push(&w->fifo, &self->link);
+    weft_task *n = pick(w);
+    if (n == t) {
+        make_current(w, t);
+        return;
+    }
+    go_to(w, &t->u.f.strand->context, n);
+    arrived(weft__worker_self());
 }
 
 static void task_ready(weft__parker *p)
@@ -471,8 +494,10 @@ static weft_task *look_around(weft__worker *w)
         last = weft__idle_search_end(&w->rt->idle);
     }
     w->unnotified = false;
-    if (last || weft__runq_length(&w->runq))
-        weft__notify(w->rt); /* there may be, or is, more than we can run now */
+    /* More than we can run now. For the last searcher the look comes after its count went
+     * down: a submitter that relied on it has queued before it read the count. */
+    if (last ? weft__work_for_all(w->rt) : weft__runq_length(&w->runq) != 0)
+        weft__notify(w->rt);
     return t;
 }
 
@@ -516,8 +541,7 @@ static bool run_task(weft__worker *w, weft_task *t)
 
 void weft__worker_loop(weft__worker *w)
 {
-    set_worker_self(w);
-    weft__self_slot(&w->current);
+    be_worker(w);
     weft__context_adopt(&w->main);
     bool look = true;
     for (;;) {
@@ -532,15 +556,14 @@ void weft__worker_loop(weft__worker *w)
         }
         if (WEFT__UNLIKELY(w->woke)) {
             w->woke = w->idle_expired = false;
-            if (!w->solo)
+            if (!w->solo && weft__leaves_unattended(w))
                 weft__ensure_watcher(w);
         }
         look = run_task(w, t);
         if (WEFT__UNLIKELY(w->now >= w->leave_at))
             break;
     }
-    weft__self_slot(NULL);
-    set_worker_self(NULL);
+    be_worker(NULL);
 }
 
 bool weft__worker_has_own(weft__worker *w)
@@ -562,9 +585,7 @@ weft_task *weft__worker_give_up(weft__worker *w)
 uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time)
 {
     /* The caller may itself be a task of another runtime. */
-    weft__worker *outer = weft__worker_self();
-    set_worker_self(w);
-    weft__parker **outer_slot = weft__self_slot(&w->current);
+    weft__worker *outer = be_worker(w);
     weft__context_adopt(&w->main);
     weft_time stop = time ? weft_after(time) : WEFT_NEVER;
     uint64_t began = atom_load_rlx(&w->tick);
@@ -580,8 +601,7 @@ uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time)
         if (stop != WEFT_NEVER && weft__sys_now() >= stop)
             break;
     }
-    weft__self_slot(outer_slot);
-    set_worker_self(outer);
+    be_worker(outer);
     return atom_load_rlx(&w->tick) - began;
 }
 
@@ -608,5 +628,5 @@ void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number
 void weft__worker_fini(weft__worker *w)
 {
     weft__stack_cache_fini(&w->stacks);
-    weft__task_cache_drain(&w->tasks, &w->rt->depot, 0);
+    weft__task_cache_fini(&w->tasks, &w->rt->depot);
 }

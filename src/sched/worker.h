@@ -128,7 +128,6 @@ struct weft_runtime {
     weft__task_depot depot WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__a64 spawned_outside, refused_outside; /* refused: counted, then turned away */
     weft__a64 rejected, next_id;
-    bool orphaned;      /* freed, but handles hold slots; under depot.lock */
     weft__a64 inflight; /* only with max_tasks */
 
     weft__a32 keeper WEFT__ALIGNED(WEFT__CACHE_LINE); /* worker number + 1, or 0 */
@@ -148,8 +147,23 @@ struct weft_runtime {
     weft__worker *worker; /* [workers] */
 };
 
-/* The calling thread's worker, NULL on others. Never inlined: see weft__self. */
+/* The calling thread's worker, NULL on others. Read anew each time: see
+ * weft__self_quick. */
+#ifdef WEFT__SELF_INLINE
+extern _Thread_local weft__worker *weft__worker_here
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+static inline weft__worker *weft__worker_self(void)
+{
+    weft__worker *w;
+    __asm__ volatile("movq weft__worker_here@gottpoff(%%rip), %0\n\t"
+                     "movq %%fs:(%0), %0"
+                     : "=r"(w));
+    return w;
+}
+#else
 weft__worker *weft__worker_self(void);
+#endif
 
 /* worker.c */
 void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number);
@@ -188,8 +202,10 @@ extern const weft__parker_ops weft__task_ops;
 
 /* sleep.c: an idle worker. */
 void weft__worker_sleep(weft__worker *w);
-void weft__ensure_watcher(weft__worker *w);
-bool weft__work_anywhere(weft__worker *w);
+bool weft__leaves_unattended(weft__worker *w); /* left sleep: is there something to watch */
+void weft__ensure_watcher_slow(weft__worker *w);
+bool weft__work_for_all(struct weft_runtime *rt); /* in a queue that anybody may take from */
+bool weft__work_anywhere(weft__worker *w);        /* or for w, leaving included */
 
 /* timers.c */
 void weft__timer_arm(weft__worker *w, weft_task *t, weft_time deadline);
@@ -206,6 +222,14 @@ uint64_t weft__alive(struct weft_runtime *rt);
 /* runtime.c */
 void weft__drained_check(struct weft_runtime *rt);
 void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t); /* from outside */
+
+/* Others sleep and nobody watches: have one do so (sleep.c). */
+static inline void weft__ensure_watcher(weft__worker *w)
+{
+    struct weft_runtime *rt = w->rt;
+    if (WEFT__UNLIKELY(weft__idle_count(&rt->idle) != 0 && atom_load_rlx(&rt->watcher) == 0))
+        weft__ensure_watcher_slow(w);
+}
 
 static inline void weft__count(weft__a64 *counter)
 {

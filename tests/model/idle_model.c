@@ -136,6 +136,16 @@ static struct task *steal(struct worker *w)
     return n ? batch[0] : NULL;
 }
 
+static bool work_anywhere(void)
+{
+    if (atom_load_sc(&inject.count))
+        return true;
+    for (int i = 0; i < WORKERS && use_runqs; i++)
+        if (weft__runq_length(&worker[i].runq))
+            return true;
+    return false;
+}
+
 static struct task *look_around(struct worker *w)
 {
     bool last = false;
@@ -153,7 +163,7 @@ static struct task *look_around(struct worker *w)
     }
     bool more = use_runqs && weft__runq_length(&w->runq);
     taken_along[self] += more && !last;
-    if (last || more)
+    if (last ? work_anywhere() : more)
         notify();
     return t;
 }
@@ -171,16 +181,6 @@ static void run_task(struct worker *w, struct task *t)
 }
 
 /* ---- As sleep.c ---- */
-
-static bool work_anywhere(void)
-{
-    if (atom_load_sc(&inject.count))
-        return true;
-    for (int i = 0; i < WORKERS && use_runqs; i++)
-        if (weft__runq_length(&worker[i].runq))
-            return true;
-    return false;
-}
 
 static void slumber(struct worker *w)
 {
