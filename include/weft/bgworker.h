@@ -292,6 +292,31 @@ WEFT_API WEFT_MUST_USE int weft_registry_post(weft_registry *reg, const char *sc
 WEFT_API WEFT_MUST_USE int weft_worker_post(weft_worker *w, weft_buffer *payload,
                                             weft_time deadline, weft_sent **ret);
 
+/* Hands a task over and waits for its end: send, read and free in one, and with one sleep
+ * where these have two. Updates are read and thrown away, but the last.
+ *
+ * payload   stays the caller's, whatever happens
+ * deadline  for all of it
+ * ret       what the task was completed with, else its last update (NULL: it said
+ *           nothing), with a reference for the caller; set on success only; may be NULL
+ *
+ * Returns  0              completed
+ *          -ETIME         not picked up until the deadline: it was not run
+ *          -ETIMEDOUT     picked up, but not completed: abandoned
+ *          -ECANCELED     the calling task is cancelled: not run, or abandoned
+ *          -ECONNABORTED  the loop ended with the task open
+ *          -ENOENT, -ESHUTDOWN, -EHOSTDOWN, -EINVAL, -ENOMEM  as weft_registry_send
+ *          -EAGAIN        WEFT_TRY
+ * Callable from: any thread, any fiber. Parks. */
+WEFT_API WEFT_MUST_USE int weft_registry_call(weft_registry *reg, const char *scope,
+                                              const char *name, weft_buffer *payload,
+                                              weft_time deadline, weft_buffer **ret);
+
+/* The same, without looking the name up.
+ * Callable from: any thread, any fiber. Parks. */
+WEFT_API WEFT_MUST_USE int weft_worker_call(weft_worker *w, weft_buffer *payload,
+                                            weft_time deadline, weft_buffer **ret);
+
 /* Reads the next update, waiting for it until `deadline`.
  *
  * ret  set with a reference for the caller when 1 is returned, untouched else

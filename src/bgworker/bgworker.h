@@ -3,7 +3,9 @@
  * bgworker.h -- what the files of this room share.
  *
  *   registry.c  names, references, what holds for all workers
- *   worker.c    the life of a worker and its seats: start, run, restart, stop
+ *   worker.c    a worker: start, attached seats, ready points, watching, figures
+ *   run.c       a seat's thread or fiber: runs, failures, back-off
+ *   leave.c     restart and stop
  *   seat.c      inside a loop: tick, receive, descriptor; who is woken for a task
  *   send.c      handing a task over, up to the pickup
  *   task.c      a task from the pickup on: updates, ends, outcomes
@@ -25,8 +27,11 @@
  *
  *   Q1  An entry is linked only while its task has not been picked up.
  *   Q2  A seat that goes to wait while an entry is linked returns at once.
- *   Q3  Each entry that is linked takes one waiting seat out of the list of waiting
- *       seats, if there is one, and wakes it. One wake a send.
+ *   Q3  At most as many entries are linked as seats are `coming`, or no seat waits. A
+ *       coming seat was woken inside weft_seat_receive and goes straight to the queue. So
+ *       a send wakes one waiting seat unless enough are on their way: at most one wake a
+ *       send. A seat woken through its descriptor may be anywhere in its loop, and does
+ *       not count as coming.
  *   Q4  A seat that was woken and leaves without having taken a task, while entries are
  *       linked, wakes the next (weft__pass_on). So wakes are not lost, with any loop.
  *   Q5  A seat with a descriptor is in the list of waiting seats (armed), or its
@@ -58,7 +63,7 @@ struct weft_registry {
     weft__list buckets[WEFT__BUCKETS]; /* workers by name, weft_worker.by_name */
     weft__list workers;                /* in the order of their start */
     weft__fd_pool pool;
-    weft__a64 next_id;
+    weft__a32 next_worker;
     weft_worker_hooks hooks;
     void *hooks_arg;
     bool spins; /* more than one processor */
@@ -76,6 +81,7 @@ struct weft_worker {
     weft_registry *reg;
     char name[WEFT_NAME_MAX + 1], scope[WEFT_NAME_MAX + 1];
     weft_worker_options options;
+    uint64_t first_id; /* of its tasks */
 
     weft__link by_name, in_order; /* reg->lock */
     weft__a32 refs;
@@ -87,6 +93,7 @@ struct weft_worker {
     weft__list queue;         /* weft__task.entry, first come, first served */
     weft__list awake, parked; /* weft_seat.node: spins; sleeps or polls. First in, first out */
     unsigned notified;        /* seats woken for a task that have not come yet */
+    unsigned coming;          /* those of them that were in weft_seat_receive */
     uint32_t changes;         /* anything a watcher may wait for */
     weft__list watchers;      /* wait nodes */
     weft__list seats;         /* weft_seat.link; stay until the worker is freed */
@@ -98,7 +105,6 @@ struct weft_worker {
 
     WEFT__ALIGNED(WEFT__CACHE_LINE) weft__a64 outcomes[WEFT_TASK_OUTCOMES];
     weft__a64 task_ns;
-    weft__a32 busy;
     weft__spin receive_spin, send_spin, read_spin;
 };
 
@@ -118,7 +124,7 @@ struct weft_seat {
 
     /* worker->lock: */
     weft__seat_state state;
-    bool is_ready, notified;
+    bool is_ready, notified, coming;
     int boot_error;       /* how the last run ended before it was ready; 0: it was not so */
     weft_time since;      /* of the state */
     weft__wait_node node; /* in awake or parked; parker NULL: armed for the descriptor */
@@ -132,12 +138,13 @@ struct weft_seat {
     weft__a32 completed; /* tasks completed in this run */
     bool ticked;         /* likewise: is_ready without the lock */
 
+    weft__a32 open;     /* tasks in hand */
+    weft__a64 first_id; /* the first of them, for reports */
+    weft__a64 first_at;
+
     weft__lock lock;
     /* seat->lock: */
-    weft__list held;   /* weft__task.hold: received handles not freed yet */
-    unsigned open;     /* those of them that are not closed */
-    uint64_t first_id; /* the task in hand, for reports; 0: none */
-    weft_time first_at;
+    weft__list held;             /* weft__task.hold: received handles not freed yet */
     weft__parker *sitter;        /* during a run of a seat that is not attached */
     bool cancelled;              /* the sitter was */
     weft__parker *interruptible; /* a wait that ends when the seat is asked to leave */
@@ -155,21 +162,23 @@ struct weft__task {
     uint64_t id;
     weft__wait_node entry;     /* worker->lock; in worker->queue until the pickup */
     weft_time pickup_deadline; /* of a posted task */
-    bool posted;
-    weft__task *next_expired; /* of the taker, between unlinking and settling */
+    bool posted;               /* the entry has no waiter */
+    bool called;               /* posted, but by a caller who waits for the end */
+    weft__task *next_expired;  /* of the taker, between unlinking and settling */
 
     weft_seat *seat; /* written at the pickup, before the sender runs on */
     weft_time picked_at;
-    weft__link hold;    /* seat->lock */
-    bool held, counted; /* seat->lock: in seat->held; in seat->open */
+    weft__link hold;   /* seat->lock */
+    bool held;         /* seat->lock: in seat->held */
+    weft__a32 counted; /* 1: in seat->open */
 
     /* task->lock: */
     weft_task_outcome outcome; /* also read without, by its owner's side */
     bool sender_done, receiver_done, abandoned, forgotten;
     unsigned head, count;
-    weft_buffer *ring[WEFT__RING];
     weft__list readers, writers; /* wait nodes */
     weft__signal sender_signal, receiver_signal;
+    weft_buffer *ring[WEFT__RING]; /* last: the only part that is not zero at first */
 };
 
 /* What is to be done once a lock is released. */
@@ -204,12 +213,20 @@ weft_seat *weft__seat_of(weft__link *l);
 void weft__changed(weft_worker *w, weft__after *after); /* under the lock */
 int weft__watch(weft_worker *w, uint32_t seen, weft_time deadline, weft_seat *from,
                 const char *what);
+int weft__ready_status(weft_worker *w); /* under the lock: 0, -EAGAIN, or why never */
+void weft__names_add(char *names, size_t size, const char *name);
+
+/* ---- run.c ---- */
+weft_seat *weft__seat_new(weft_worker *w, bool attached);
+void weft__seat_add(weft_seat *seat); /* under the lock */
+int weft__seat_start(weft_worker *w);
+void weft__seat_enter(weft_seat *seat, weft__seat_state state);
+
+/* ---- leave.c ---- */
 /* Ends every linked entry with `result`; the posted ones are settled by after_run. */
 void weft__release_queue(weft_worker *w, int result, weft__after *after);
 void weft__stop_begin(weft_worker *w);
 int weft__stop_end(weft_worker *w, weft_time deadline, char *names, size_t size);
-void weft__names_add(char *names, size_t size, const char *name);
-int weft__ready_status(weft_worker *w); /* under the lock: 0, -EAGAIN, or why never */
 
 /* ---- seat.c ---- */
 void weft__notify_one(weft_worker *w, weft__after *after); /* under the lock */
@@ -226,6 +243,7 @@ void weft__end(weft_seat *from);
 void weft__unbegin(weft_seat *from, weft__parker *self);
 
 /* ---- task.c ---- */
+/* Takes over a reference to the worker; on success also one to the payload. */
 weft__task *weft__task_new(weft_worker *w, weft_buffer *payload);
 void weft__task_unref(weft__task *t);
 /* Counts the outcome unless there is one; under the task's lock: true when it did. */
@@ -236,5 +254,7 @@ void weft__task_abort(weft__task *t);
 void weft__task_hold(weft__task *t, weft_seat *seat);
 /* Out of a posted task's queue; true when it was in it. */
 bool weft__task_unqueue(weft__task *t);
+/* weft_sent_read; *ret_last when nothing follows but the end. */
+int weft__task_read(weft__task *t, weft_time deadline, weft_buffer **ret, bool *ret_last);
 
 #endif

@@ -39,12 +39,15 @@ static bool notify_from(weft_worker *w, weft__list *waiting, weft__after *after)
     weft__link *l;
     while ((l = weft__list_pop(waiting))) {
         weft_seat *seat = of_node(l);
-        if (!seat->node.parker)
+        if (!seat->node.parker) {
             weft__after_raise(after, &seat->signal);
-        else if (weft__node_claim(&seat->node, 0))
+        } else if (weft__node_claim(&seat->node, 0)) {
             weft__wakes_add(&after->wakes, seat->node.parker);
-        else
+            seat->coming = true;
+            w->coming++;
+        } else {
             continue; /* its wait has ended otherwise; it is on its way out */
+        }
         if (!seat->notified) {
             seat->notified = true;
             w->notified++;
@@ -62,7 +65,7 @@ void weft__notify_one(weft_worker *w, weft__after *after)
 
 void weft__pass_on(weft_worker *w, weft__after *after)
 {
-    if (w->queued > 0)
+    if (w->queued > w->coming)
         weft__notify_one(w, after);
 }
 
@@ -72,6 +75,10 @@ static void arrived(weft_seat *seat)
     if (seat->notified) {
         seat->notified = false;
         seat->worker->notified--;
+    }
+    if (seat->coming) {
+        seat->coming = false;
+        seat->worker->coming--;
     }
 }
 
@@ -256,7 +263,8 @@ static weft__task *take(weft_worker *w, weft__after *after)
             weft__wakes_add(&after->wakes, n->parker);
             return t;
         }
-        w->posted--;
+        if (!t->called)
+            w->posted--;
         if (t->pickup_deadline == WEFT_NEVER || weft__sys_now() < t->pickup_deadline)
             return t; /* the queue's reference is the receiver's from now on */
         t->next_expired = after->expired;
@@ -317,6 +325,7 @@ int weft_seat_receive(weft_seat *seat, weft_time deadline, weft_received **ret)
     while (r == 0) {
         weft__after after = {0};
         weft__acquire(&w->lock);
+        arrived(seat);
         weft__task *t = take(w, &after);
         if (t) {
             taken(seat, t, &after);

@@ -21,11 +21,15 @@ static int refuses(const weft_worker *w)
     return w->alive == 0 && w->given_up > 0 ? -EHOSTDOWN : 0;
 }
 
-static void enqueue(weft_worker *w, weft__task *t, weft__after *after)
+/* True when a seat is sure to come for each entry (Q3): then nobody needs to look after
+ * it, and a wait without a deadline costs no timer. */
+static bool enqueue(weft_worker *w, weft__task *t, weft__after *after)
 {
+    t->id = w->first_id + w->sent++;
     weft__list_push(&w->queue, &t->entry.link);
     w->queued++;
-    weft__notify_one(w, after);
+    weft__pass_on(w, after);
+    return w->queued <= w->coming;
 }
 
 /* Nobody has come for 10 ms and the entry is still there. */
@@ -65,7 +69,7 @@ static bool look_after(weft_worker *w, weft__task *t, weft_seat *from, weft__par
         if (*r == 0) {
             weft__list_push_front(&w->queue, &t->entry.link);
             w->queued++;
-            weft__notify_one(w, &after);
+            weft__pass_on(w, &after);
         }
     }
     weft__release(&w->lock);
@@ -77,9 +81,9 @@ static bool look_after(weft_worker *w, weft__task *t, weft_seat *from, weft__par
 
 /* Sleeps until the entry is claimed or the wait ends otherwise. */
 static int wait_for_pickup(weft_worker *w, weft__task *t, weft_seat *from, weft__parker *self,
-                           weft_time deadline)
+                           weft_time deadline, bool sure)
 {
-    weft_time interval = WEFT__FALLBACK, look = weft_after(interval);
+    weft_time interval = WEFT__FALLBACK, look = sure ? WEFT_NEVER : weft_after(interval);
     int r = 0;
     if (w->reg->spins)
         weft__spin_wait(&w->send_spin, self);
@@ -140,19 +144,18 @@ static int send_from(weft_worker *w, weft_seat *from, weft_buffer *payload, weft
         return r;
     if (deadline != WEFT_NEVER && weft__sys_now() >= deadline)
         return -ETIMEDOUT;
-    weft__task *t = weft__task_new(w, payload);
+    weft__task *t = weft__task_new(weft_worker_ref(w), payload);
     if (!t)
         return -ENOMEM;
     t->entry.parker = self;
+    bool sure = false;
     r = weft__begin(from, self, "task pickup", w);
     if (r == 0) {
         weft__after after = {0};
         weft__acquire(&w->lock);
         r = refuses(w);
-        if (r == 0) {
-            w->sent++;
-            enqueue(w, t, &after);
-        }
+        if (r == 0)
+            sure = enqueue(w, t, &after);
         weft__release(&w->lock);
         weft__after_run(&after);
         if (r)
@@ -163,7 +166,7 @@ static int send_from(weft_worker *w, weft_seat *from, weft_buffer *payload, weft
         weft__task_unref(t);
         return r;
     }
-    r = wait_for_pickup(w, t, from, self, deadline);
+    r = wait_for_pickup(w, t, from, self, deadline, sure);
     if (r)
         return give_back(t, r);
     *ret = (weft_sent *)(void *)t;
@@ -213,10 +216,31 @@ bool weft__task_unqueue(weft__task *t)
     if (queued) {
         weft__list_remove(&t->entry.link);
         w->queued--;
-        w->posted--;
+        if (!t->called)
+            w->posted--;
     }
     weft__release(&w->lock);
     return queued;
+}
+
+static int post(weft_worker *w, weft__task *t, weft_time deadline, bool *ret_sure)
+{
+    t->posted = true;
+    t->pickup_deadline = deadline;
+    t->refs.raw = 2; /* the handle and the queue */
+    weft__after after = {0};
+    weft__acquire(&w->lock);
+    int r = refuses(w);
+    if (r == 0 && !t->called && w->posted >= w->options.posted_max)
+        r = -EAGAIN;
+    if (r == 0) {
+        if (!t->called)
+            w->posted++;
+        *ret_sure = enqueue(w, t, &after);
+    }
+    weft__release(&w->lock);
+    weft__after_run(&after);
+    return r;
 }
 
 int weft_worker_post(weft_worker *w, weft_buffer *payload, weft_time deadline, weft_sent **ret)
@@ -225,24 +249,11 @@ int weft_worker_post(weft_worker *w, weft_buffer *payload, weft_time deadline, w
         return -EINVAL;
     if (deadline == WEFT_TRY)
         return -EAGAIN;
-    weft__task *t = weft__task_new(w, payload);
+    weft__task *t = weft__task_new(weft_worker_ref(w), payload);
     if (!t)
         return -ENOMEM;
-    t->posted = true;
-    t->pickup_deadline = deadline;
-    t->refs.raw = 2; /* the handle and the queue */
-    weft__after after = {0};
-    weft__acquire(&w->lock);
-    int r = refuses(w);
-    if (r == 0 && w->posted >= w->options.posted_max)
-        r = -EAGAIN;
-    if (r == 0) {
-        w->sent++;
-        w->posted++;
-        enqueue(w, t, &after);
-    }
-    weft__release(&w->lock);
-    weft__after_run(&after);
+    bool sure;
+    int r = post(w, t, deadline, &sure);
     if (r) {
         t->payload = NULL;
         t->refs.raw = 1;
@@ -265,4 +276,103 @@ int weft_registry_post(weft_registry *reg, const char *scope, const char *name,
         weft_worker_unref(w);
     }
     return r;
+}
+
+/* ---- Calling ---- */
+
+/* As look_after, for a task nobody waits for in the queue. */
+static void look_after_posted(weft_worker *w, weft__task *t)
+{
+    weft__after after = {0};
+    weft__acquire(&w->lock);
+    if (weft__linked(&t->entry.link))
+        fall_back(w, &after);
+    weft__release(&w->lock);
+    weft__after_run(&after);
+}
+
+/* Reads to the end; the last that was said stays in *ret. */
+static int read_to_end(weft_worker *w, weft__task *t, weft_time deadline, bool sure,
+                       weft_buffer **ret)
+{
+    weft_time interval = WEFT__FALLBACK, look = sure ? WEFT_NEVER : weft_after(interval);
+    for (;;) {
+        weft_buffer *b = NULL;
+        bool last;
+        int r = weft__task_read(t, look < deadline ? look : deadline, &b, &last);
+        if (r == 1) {
+            weft_buffer_unref(*ret);
+            *ret = b;
+            if (last)
+                return 0;
+        } else if (r == -ETIMEDOUT && weft__sys_now() < deadline) {
+            look_after_posted(w, t);
+            interval = interval < WEFT_SEC ? 2 * interval : interval;
+            look = weft_after(interval);
+        } else {
+            return r;
+        }
+    }
+}
+
+/* Takes over a reference to the worker. */
+static int call_worker(weft_worker *w, weft_buffer *payload, weft_time deadline, weft_buffer **ret)
+{
+    int r = weft__checkpoint(weft__self());
+    if (r) {
+        weft_worker_unref(w);
+        return r;
+    }
+    weft__task *t = weft__task_new(w, weft_buffer_ref(payload));
+    if (!t) {
+        weft_buffer_unref(payload);
+        return -ENOMEM;
+    }
+    t->called = true;
+    bool sure = false;
+    r = post(w, t, deadline, &sure);
+    if (r) {
+        t->refs.raw = 1;
+        weft__task_unref(t);
+        return r;
+    }
+    weft_buffer *result = NULL;
+    r = read_to_end(w, t, deadline, sure, &result);
+    if (r == 0) {
+        weft__task_unref(t); /* its end is read: nothing to abandon */
+        if (ret)
+            *ret = result;
+        else
+            weft_buffer_unref(result);
+        return 0;
+    }
+    weft_buffer_unref(result);
+    if ((r == -ETIMEDOUT || r == -ECANCELED) && weft__task_unqueue(t)) {
+        weft__task_expire(t, outcome_of(r));
+        weft__task_unref(t); /* the queue's */
+        r = r == -ETIMEDOUT ? -ETIME : r;
+    }
+    weft_sent_free((weft_sent *)(void *)t);
+    return r;
+}
+
+int weft_worker_call(weft_worker *w, weft_buffer *payload, weft_time deadline, weft_buffer **ret)
+{
+    if (!w)
+        return -EINVAL;
+    return deadline == WEFT_TRY ? -EAGAIN : call_worker(weft_worker_ref(w), payload, deadline, ret);
+}
+
+int weft_registry_call(weft_registry *reg, const char *scope, const char *name,
+                       weft_buffer *payload, weft_time deadline, weft_buffer **ret)
+{
+    weft_worker *w;
+    int r = weft_registry_find(reg, scope, name, &w);
+    if (r)
+        return r;
+    if (deadline == WEFT_TRY) {
+        weft_worker_unref(w);
+        return -EAGAIN;
+    }
+    return call_worker(w, payload, deadline, ret);
 }

@@ -21,6 +21,7 @@ typedef struct weft__spin {
     weft__a32 spinners;
     weft__a32 budget; /* ns */
     weft__a32 skipped;
+    weft__a32 taken; /* ns: by looks that found something, of late */
 } weft__spin;
 
 void weft__spin_init(weft__spin *s);

@@ -31,13 +31,16 @@ static weft__task *of_received(const weft_received *r)
 
 weft__task *weft__task_new(weft_worker *w, weft_buffer *payload)
 {
-    weft__task *t = weft__calloc(1, sizeof *t);
-    if (!t)
+    /* Not calloc: its blocks do not come from glibc's per-thread cache. */
+    weft__task *t = weft__malloc(sizeof *t);
+    if (!t) {
+        weft_worker_unref(w);
         return NULL;
+    }
+    memset(t, 0, offsetof(weft__task, ring));
     t->refs.raw = 1;
-    t->worker = weft_worker_ref(w);
+    t->worker = w;
     t->payload = payload;
-    t->id = atom_add_rlx(&w->reg->next_id, 1u) + 1;
     weft__list_init(&t->readers);
     weft__list_init(&t->writers);
     return t;
@@ -120,6 +123,7 @@ static int read_try(void *object, weft__wait_node *n, weft__wakes *wakes)
     if (t->count > 0) {
         *(weft_buffer **)n->payload = ring_pop(t);
         serve_writers(t, wakes);
+        n->arg = t->count == 0 && t->outcome == WEFT_TASK_COMPLETED;
         return 1;
     }
     if (t->outcome == WEFT_TASK_OPEN)
@@ -248,6 +252,14 @@ static int read_wait(weft__task *t, weft__wait_node *n, weft_time deadline)
         return n->result;
     weft__node_retract(&read_ops, t, &t->lock, n);
     return outcome == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
+}
+
+int weft__task_read(weft__task *t, weft_time deadline, weft_buffer **ret, bool *ret_last)
+{
+    weft__wait_node n = {.payload = ret};
+    int r = read_wait(t, &n, deadline);
+    *ret_last = r == 1 && n.arg;
+    return r;
 }
 
 int weft_sent_read(weft_sent *sent, weft_time deadline, weft_buffer **ret)
@@ -390,17 +402,15 @@ uint64_t weft_sent_id(const weft_sent *sent)
 
 void weft__task_hold(weft__task *t, weft_seat *seat)
 {
+    atom_store_rlx(&t->counted, 1u);
+    if (atom_add_rlx(&seat->open, 1u) == 0) {
+        atom_store_rlx(&seat->first_id, t->id);
+        atom_store_rlx(&seat->first_at, (uint64_t)t->picked_at);
+    }
     weft__acquire(&seat->lock);
     weft__list_push(&seat->held, &t->hold);
-    t->held = t->counted = true;
-    bool first = seat->open++ == 0;
-    if (first) {
-        seat->first_id = t->id;
-        seat->first_at = t->picked_at;
-    }
+    t->held = true;
     weft__release(&seat->lock);
-    if (first)
-        atom_add_rlx(&t->worker->busy, 1u);
     const weft_registry *reg = t->worker->reg;
     if (reg->hooks.task_started)
         reg->hooks.task_started(reg->hooks_arg, t->worker);
@@ -409,15 +419,8 @@ void weft__task_hold(weft__task *t, weft_seat *seat)
 /* The seat is not busy with this task any more. */
 static void release_seat(weft__task *t)
 {
-    weft_seat *seat = t->seat;
-    weft__acquire(&seat->lock);
-    bool last = t->counted && --seat->open == 0;
-    t->counted = false;
-    if (last)
-        seat->first_id = 0;
-    weft__release(&seat->lock);
-    if (last)
-        atom_sub_rlx(&t->worker->busy, 1u);
+    if (atom_load_rlx(&t->counted) && atom_xchg_acq(&t->counted, 0u))
+        atom_sub_rlx(&t->seat->open, 1u);
 }
 
 static void receiver_finished(weft__task *t, bool counted, weft_task_outcome outcome)
@@ -507,7 +510,7 @@ int weft_received_complete(weft_received *task, weft_buffer *result)
     if (!t)
         return -EINVAL;
     if (t->seat)
-        atom_add_rlx(&t->seat->completed, 1u);
+        atom_store_rlx(&t->seat->completed, 1u);
     return receiver_end(t, result, WEFT_TASK_COMPLETED);
 }
 
@@ -585,7 +588,8 @@ weft_received *weft_received_free(weft_received *task)
     weft__task *t = of_received(task);
     if (t) {
         unhold(t);
-        receiver_end(t, NULL, WEFT_TASK_COMPLETED);
+        if (!t->receiver_done) /* the last call on this side: nobody else writes it */
+            receiver_end(t, NULL, WEFT_TASK_COMPLETED);
         weft__task_unref(t);
     }
     return NULL;

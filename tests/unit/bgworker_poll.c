@@ -231,6 +231,7 @@ static void polling_consumers_miss_nothing(void **state)
 {
     (void)state;
     int per = (int)test_rounds(5000);
+    test_seed(); /* made before the threads ask for it */
     for (int k = 0; k < 2; k++)
         for (int style = TICK_AND_DRAIN; style <= ONE_A_WAKE; style++) {
             weft_registry *reg = registry_of(kinds[k]);

@@ -366,6 +366,76 @@ static void a_post_waits_at_most_until_its_deadline(void **state)
     bench_free(&b);
 }
 
+static weft_buffer *call_for(weft_registry *reg, const char *name, int n, int expect)
+{
+    weft_buffer *b = number(n), *result = NULL;
+    assert_int_equal(weft_registry_call(reg, NULL, name, b, ms(20000), &result), expect);
+    assert_int_equal(number_of(b), n); /* stays ours, whatever happens */
+    weft_buffer_unref(b);
+    return result;
+}
+
+/* By the payload: 0 answers at once, 1 after updates, 2 with updates only, 3 nothing, 4 too
+ * late, 5 leaves the loop. */
+static int many_ways_loop(weft_seat *seat, void *arg)
+{
+    (void)arg;
+    while (weft_seat_tick(seat)) {
+        weft_received *task;
+        if (weft_seat_receive(seat, WEFT_NEVER, &task) != 0)
+            continue;
+        int way = number_of(weft_received_payload(task));
+        for (int i = 0; (way == 1 || way == 2) && i < 40; i++)
+            assert_int_equal(weft_received_update(task, number(100 + i), WEFT_NEVER), 0);
+        if (way == 4)
+            while (!weft_received_abandoned(task))
+                test_sleep_ms(1);
+        if (way == 5)
+            return 0;
+        if (way < 2)
+            weft_received_complete(task, number(way));
+        weft_received_free(task);
+    }
+    return 0;
+}
+
+static void a_call_is_all_in_one(void **state)
+{
+    (void)state;
+    weft_registry *reg = new_registry();
+    weft_worker *w = start(reg, "ways", many_ways_loop, NULL, 1), *empty;
+    assert_int_equal(weft_worker_start(reg, "empty", NULL, &empty), 0);
+    for (int i = 0; i < 50; i++)
+        for (int way = 0; way < 2; way++) {
+            weft_buffer *b = call_for(reg, "ways", way, 0);
+            assert_int_equal(number_of(b), way);
+            weft_buffer_unref(b);
+        }
+    weft_buffer *b = call_for(reg, "ways", 2, 0);
+    assert_int_equal(number_of(b), 139);
+    weft_buffer_unref(b);
+    assert_null(call_for(reg, "ways", 3, 0));
+    assert_null(call_for(reg, "ways", 5, -ECONNABORTED));
+    assert_null(call_for(reg, "nobody", 0, -ENOENT));
+    b = number(4);
+    assert_int_equal(weft_worker_call(w, b, ms(200), NULL), -ETIMEDOUT); /* abandoned */
+    assert_int_equal(weft_worker_call(empty, b, ms(30), NULL), -ETIME);  /* not run */
+    assert_int_equal(weft_worker_call(empty, b, WEFT_TRY, NULL), -EAGAIN);
+    assert_int_equal(weft_worker_call(NULL, b, ms(30), NULL), -EINVAL);
+    weft_buffer_unref(b);
+    assert_int_equal(weft_worker_stop(w, ms(20000), NULL, 0), 0);
+    assert_at_rest(w);
+    assert_at_rest(empty);
+    weft_worker_stats st = stats_of(w);
+    assert_int_equal(st.outcomes[WEFT_TASK_COMPLETED], 102);
+    assert_int_equal(st.outcomes[WEFT_TASK_ABORTED], 1);
+    assert_int_equal(st.outcomes[WEFT_TASK_ABANDONED], 1);
+    assert_int_equal(stats_of(empty).outcomes[WEFT_TASK_TIMEOUT], 1);
+    weft_worker_unref(w);
+    weft_worker_unref(empty);
+    weft_registry_free(reg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -377,6 +447,7 @@ int main(void)
         cmocka_unit_test(closing_completes_and_ending_aborts),
         cmocka_unit_test(buffers_are_moved_and_freed_once),
         cmocka_unit_test(bad_input_is_answered),
+        cmocka_unit_test(a_call_is_all_in_one),
         cmocka_unit_test(a_post_waits_at_most_until_its_deadline),
     };
     test_limit(50, "bgworker_task");
