@@ -223,7 +223,7 @@ enum {
     WEFT_INTERVAL_SKIP = 2,  /* leave out what was missed, keep the schedule */
 };
 
-/* Starts the timer as an interval: first at `first`, then every `period` ns. With a
+/* Starts the timer as an interval: first at `first` (WEFT_TRY: now), then every `period` ns. With a
  * callback the next expiry is armed after the callback has returned, unless it cancelled
  * or re-armed the timer; without one, by the poll or wait that takes the expiry. There
  * is never more than one expiry outstanding.

@@ -149,6 +149,8 @@ int weft_timer_arm_every(weft_timer *timer, weft_time first, weft_time period, i
     if (!timer || !inner(timer)->shard || period <= 0 || policy < WEFT_INTERVAL_BURST ||
         policy > WEFT_INTERVAL_SKIP)
         return -EINVAL;
+    if (first == WEFT_TRY) /* as a schedule's start it would have missed all ticks there were */
+        first = weft__context_clock(inner(timer)->shard->context);
     return arm(inner(timer), first, period,
                (uint32_t)WEFT__TIMER_INTERVAL | (uint32_t)policy << WEFT__TIMER_POLICY_SHIFT);
 }

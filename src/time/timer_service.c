@@ -465,6 +465,8 @@ int64_t weft_timer_service_turn(weft_timer_service *service, weft_time now,
         return -ESHUTDOWN;
     }
     set_plan(c, WEFT_TRY, NULL);
+    if (now == WEFT_NEVER) /* at the end of the clock WEFT_NEVER is still not due */
+        now--;
     if (now < (weft_time)atom_load_rlx(&c->now))
         now = (weft_time)atom_load_rlx(&c->now);
     atom_store_rlx(&c->now, (uint64_t)now);

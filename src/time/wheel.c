@@ -236,6 +236,8 @@ static bool cascade(weft__wheel *w, size_t *room)
 
 size_t weft__wheel_advance(weft__wheel *w, weft_time now, weft__list *due, size_t max)
 {
+    if (now == WEFT_NEVER) /* at the end of the clock WEFT_NEVER is still not due */
+        now--;
     if (w->now < now)
         w->now = now;
     uint64_t target = tick_floor(w, w->now);

@@ -174,6 +174,9 @@ static void a_delay_counts_from_the_call(void **state)
     assert_int_equal(weft_timer_arm_after(&p.timer, WEFT_NEVER), 0);
     assert_int_equal(turn_at(v, WEFT_NEVER), 0);
     assert_int_equal(weft_timer_cancel(&p.timer), 1);
+    assert_int_equal(weft_timer_arm(&p.timer, WEFT_NEVER), 0); /* at the end of the clock */
+    assert_int_equal(turn_at(v, WEFT_NEVER), 0);
+    assert_int_equal(weft_timer_cancel(&p.timer), 1);
     weft_timer_service_destroy(v);
 }
 
@@ -340,6 +343,23 @@ static void intervals_follow_their_policy(void **state)
     assert_int_equal(weft_timer_cancel(&skip.timer), 1);
     assert_int_equal(turn_at(v, 2 * hour), 0);
     weft_timer_service_destroy(v);
+}
+
+static void an_interval_that_starts_at_once_owes_no_past(void **state)
+{
+    (void)state;
+    struct probe p;
+    virtual_now = 1000 * MS;
+    weft_timer_service *v = service_new((weft_timer_options){0});
+    probe_init(&p, v, note, 0);
+    weft_timer_arm_every(&p.timer, WEFT_TRY, 10 * MS, WEFT_INTERVAL_BURST);
+    for (int i = 0; i < 5; i++)
+        turn_at(v, 1000 * MS);
+    assert_int_equal(p.fired, 1);
+    turn_at(v, 1010 * MS);
+    assert_int_equal(p.fired, 2);
+    weft_timer_service_destroy(v);
+    assert_int_equal(p.result, -ESHUTDOWN);
 }
 
 static void stop_self(weft_timer *t, void *arg, int result)
@@ -755,6 +775,7 @@ int main(void)
         cmocka_unit_test(past_deadlines_fire_at_the_next_turn),
         cmocka_unit_test(a_callback_may_free_its_timer),
         cmocka_unit_test(intervals_follow_their_policy),
+        cmocka_unit_test(an_interval_that_starts_at_once_owes_no_past),
         cmocka_unit_test(an_interval_ends_when_its_callback_says_so),
         cmocka_unit_test(an_interval_without_callback_waits_to_be_taken),
         cmocka_unit_test(a_turn_keeps_both_limits),

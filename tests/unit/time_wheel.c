@@ -383,6 +383,12 @@ static void far_deadlines_fire_at_their_tick_or_never(void **state)
         assert_false(m->items[1].armed);
         assert_true(m->items[3].armed);
         assert_true(weft__wheel_next(&m->w) == WEFT_NEVER);
+        weft__list due; /* and so when armed at that time */
+        weft__list_init(&due);
+        weft__wheel_remove(&m->w, &m->items[3].e);
+        weft__wheel_add(&m->w, &m->items[3].e, WEFT_NEVER);
+        assert_int_equal(weft__wheel_advance(&m->w, WEFT_NEVER, &due, 8), 0);
+        check(m);
         model_free(m);
     }
 }
