@@ -186,48 +186,59 @@ void weft__wheel_init(weft__wheel *w, weft_time origin, weft_time tick_ns)
     }
 }
 
+/* Moves the entries from `first` up to, not including, `end` to the tail of `to`. */
+static void move_run(weft__link *first, weft__link *end, weft__list *to)
+{
+    weft__link *last = end->prev;
+    first->prev->next = end;
+    end->prev = first->prev;
+    first->prev = to->head.prev;
+    to->head.prev->next = first;
+    last->next = &to->head;
+    to->head.prev = last;
+}
+
 /* Hands out up to `room` entries of a level-0 slot. */
 static size_t take(weft__wheel *w, unsigned slot, weft__list *due, size_t room)
 {
     weft__link *head = &w->slots[0][slot].head;
-    weft__link *first = head->next, *it = first;
+    weft__link *it = head->next;
     size_t n = 0;
-    while (it != head && n < room) {
+    for (; it != head && n < room; n++) {
         entry_of(it)->where = 0;
         it = it->next;
-        n++;
     }
     if (n == 0)
         return 0;
-    weft__link *last = it->prev;
-    head->next = it;
-    it->prev = head;
-    first->prev = due->head.prev;
-    due->head.prev->next = first;
-    last->next = &due->head;
-    due->head.prev = last;
+    move_run(head->next, it, due);
     if (it == head)
         weft__wheel_slot_emptied(w, 0, slot);
     w->count -= n;
     return n;
 }
 
-/* Moves entries of elapsed's own slot on a level to lower levels; false when `*room`
- * ended first. Until the slot is empty no other slot may be looked at, because
- * those already moved and those not yet moved interleave. */
+/* Moves entries of elapsed's own slot on a level to lower levels, those in a row that are
+ * due together at one go; false when `*room` ended first. Until the slot is empty no other
+ * slot may be looked at, because those already moved and those not yet moved interleave. */
 static bool cascade(weft__wheel *w, size_t *room)
 {
     unsigned level = w->cascading, slot = weft__wheel_slot(w->elapsed, level);
-    weft__list *l = &w->slots[level][slot];
-    while (!weft__list_empty(l)) {
-        if ((*room)-- == 0) {
-            *room = 0;
+    weft__link *head = &w->slots[level][slot].head;
+    while (head->next != head) {
+        uint64_t tick = entry_of(head->next)->u.tick;
+        unsigned to = weft__wheel_level(w, tick), to_slot = weft__wheel_slot(tick, to);
+        weft__link *it = head->next;
+        if (*room == 0)
             return false;
+        for (; it != head && *room > 0 && entry_of(it)->u.tick == tick; --*room) {
+            entry_of(it)->where = (uint8_t)(to + 1);
+            it = it->next;
         }
-        weft__wheel_entry *e = entry_of(weft__list_pop(l));
-        if (weft__list_empty(l))
+        move_run(head->next, it, &w->slots[to][to_slot]);
+        w->occupied[to] |= 1ULL << to_slot;
+        w->levels |= (uint8_t)(1u << to);
+        if (head->next == head)
             weft__wheel_slot_emptied(w, level, slot);
-        weft__wheel_place(w, e, e->u.tick);
     }
     w->cascading = 0;
     w->next_known = false;
