@@ -329,7 +329,7 @@ static void collect_list(weft_timer_service *v, weft__list *due, weft__wakes *wa
     while (l != &due->head) {
         weft__timer *t = weft__container(l, weft__timer, entry.link);
         l = l->next;
-        __builtin_prefetch((const char *)l + WEFT__CACHE_LINE, 1); /* the ticket; the rest is near */
+        __builtin_prefetch((const char *)l + WEFT__CACHE_LINE, 1); /* its ticket */
         t->entry.link.next = NULL; /* unlinked: the list itself is dropped */
         collect(v, t, wakes);
     }
