@@ -80,6 +80,16 @@ def markdown(results, facts):
     return "\n".join(lines) + "\n"
 
 
+def put_into(path, results, facts_):
+    """Replaces what lies between the two marker lines of a document."""
+    begin, end = "<!-- table -->", "<!-- end of table -->"
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    head, rest = text.split(begin, 1)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(head + begin + "\n" + markdown(results, facts_) + end + rest.split(end, 1)[1])
+
+
 def machine():
     model = "?"
     with open("/proc/cpuinfo", encoding="utf-8") as f:

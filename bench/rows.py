@@ -71,6 +71,7 @@ ROWS = [
     row("idle", "4w", ["4w", "1w"], 1.0),
     *[row("echo", n, target=0.95, base="epoll") for n in ("1", "64", "1000")],
     *[row("echo", n + "/cpu", target=1.05, base="epoll") for n in ("1", "64", "1000")],
+    *_workers("http", "", target=1.0),
     *_workers("handoff", "1x1/", target=1.0, base="semaphores"),
     row("handoff", "8x8/threads", target=1.5),
     row("handoff", "8x8/tasks", target=1.0),

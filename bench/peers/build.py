@@ -81,4 +81,7 @@ def versions(built):
         "boost_fiber": lambda: _debian("libboost-fiber-dev"),
         "tokio": lambda: f"{_debian('librust-tokio-dev')}, {_first_line(['rustc', '--version'])}",
     }
-    return {name: of[name]() for name in built}
+    found = {name: of[name]() for name in built}
+    if glob.glob("/usr/sbin/nginx"):
+        found["nginx"] = _debian("nginx-light")
+    return found

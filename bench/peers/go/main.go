@@ -640,6 +640,11 @@ func main() {
 		check(len(words) == 2, "usage: go-peer echo PORT")
 		echo(words[1])
 	}
+	if len(words) > 0 && words[0] == "http" {
+		check(len(words) == 4, "usage: go-peer http PORT ROOT WORKERS")
+		workers, _ := strconv.Atoi(words[3])
+		serveFiles(words[1], words[2], workers)
+	}
 	found := false
 	for _, b := range benches() {
 		if list {
@@ -650,7 +655,7 @@ func main() {
 		}
 	}
 	if !list && !found {
-		fmt.Fprintln(os.Stderr, "usage: go-peer --list | NAME [VARIANT] [--quick] [--repeats N] | echo PORT")
+		fmt.Fprintln(os.Stderr, "usage: go-peer --list | NAME [VARIANT] [--quick] [--repeats N] | echo PORT | http PORT ROOT WORKERS")
 		os.Exit(2)
 	}
 }

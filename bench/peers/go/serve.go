@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"runtime"
 )
 
@@ -30,4 +31,11 @@ func echo(port string) {
 			}
 		}()
 	}
+}
+
+// A file server; never returns.
+func serveFiles(port, root string, workers int) {
+	runtime.GOMAXPROCS(workers)
+	err := http.ListenAndServe("127.0.0.1:"+port, http.FileServer(http.Dir(root)))
+	check(false, err.Error())
 }
