@@ -39,6 +39,8 @@ enum {
 typedef struct weft_spawn_options {
     const char *name; /* for dumps and reports; not copied: must outlive the task (a literal) */
     unsigned flags;   /* WEFT_PINNED, WEFT_HIGH */
+    weft_time at;     /* starts at this time (absolute ns), not before; 0: at once. Until then it
+                       * has no stack. A cancellation starts it at once */
 } weft_spawn_options;
 
 /* Starts a fiber.
@@ -120,6 +122,28 @@ WEFT_API weft_task *weft_task_self(void);
  * used again (0 for NULL). Callable from: any thread, any task. */
 WEFT_API const char *weft_task_name(const weft_task *task);
 WEFT_API uint64_t weft_task_id(const weft_task *task);
+
+/* The task of the runtime that has this id: a reference for the caller, or NULL. Found are
+ * living tasks that were spawned with a handle or that have called weft_task_ref or
+ * weft_suspend themselves. Looks at all of the runtime's tasks: for the rare case; keep the
+ * handle where it is done often.
+ * Callable from: any thread, any task. */
+WEFT_API weft_task *weft_task_find(weft_runtime *rt, uint64_t id);
+
+/* The wait in two steps that a foreign callback API needs: give the task's handle (with a
+ * reference) to whoever will call weft_task_resume, then suspend. A resume that comes first
+ * is kept, and the suspend returns at once; several before one suspend are one.
+ *
+ * Returns 0 (resumed); -EAGAIN (WEFT_TRY: no resume is there); -ETIMEDOUT; -ECANCELED: the
+ * resume may still come, and is then kept for the next suspend; -EPERM: not called in a
+ * fiber (a plain thread waits on a weft_event instead).
+ * Callable from: any fiber. Parks. */
+WEFT_API int weft_suspend(weft_time deadline);
+
+/* Resumes a fiber, see weft_suspend; on a poll task the same as weft_task_wake.
+ * Returns 0; -ESRCH (it has ended); -EINVAL (NULL). The caller holds a reference.
+ * Callable from: any thread, any task. */
+WEFT_API int weft_task_resume(weft_task *task);
 
 /* Lets other ready tasks run first. On a plain thread: sched_yield.
  * Returns 0 or -ECANCELED. Callable from: any thread, any fiber. */

@@ -141,21 +141,29 @@ static bool special(struct weft_runtime *rt, weft__worker *w, weft_task *t)
     return true;
 }
 
+/* Until it is queued the task keeps its runtime; afterwards `visitors` does, for the task
+ * may end, and a shutdown, too, before the notify is through. */
+static void woken_from_outside(struct weft_runtime *rt, weft_task *t)
+{
+    atom_add_rlx(&rt->visitors, 1u);
+    if (!special(rt, NULL, t)) {
+        inject_one(&rt->inject, t);
+        weft__notify(rt);
+    }
+    atom_sub_ar(&rt->visitors, 1u); /* pairs with runtime_destroy */
+}
+
 void weft__ready_woken(weft_task *t)
 {
     struct weft_runtime *rt = t->rt;
     weft__worker *w = weft__worker_self();
-    if (w && w->rt != rt)
-        w = NULL;
-    if (special(rt, w, t))
-        return;
-    if (!w) {
-        inject_one(&rt->inject, t);
-        weft__notify(rt);
-    } else if (w->current) {
-        put_next(w, t);
-    } else {
-        queue(w, t);
+    if (!w || w->rt != rt) {
+        woken_from_outside(rt, t);
+    } else if (!special(rt, w, t)) {
+        if (w->current)
+            put_next(w, t);
+        else
+            queue(w, t);
     }
 }
 

@@ -11,6 +11,7 @@
  * tells, at the price of one load, in which of the two we are.
  */
 #include "sched/cpus.h"
+#include "sched/extra.h"
 #include "sched/worker.h"
 
 #include <signal.h>
@@ -42,6 +43,11 @@ static const unsigned char *alive_page_new(void)
 
 static void runtime_destroy(struct weft_runtime *rt)
 {
+    /* Somebody outside who woke one of the last tasks may be a few instructions behind. */
+    while (rt->alive_page && *rt->alive_page && atom_load_acq(&rt->visitors)) {
+        weft__a32 never = {0};
+        weft__sys_futex_wait(&never, 0, weft_after(20 * WEFT_USEC));
+    }
     weft__driver *driver = atom_load_acq(&rt->driver);
     if (driver)
         driver->ops->free(driver);
@@ -247,7 +253,8 @@ void weft__drained_check(struct weft_runtime *rt)
 static void cancel_one(weft_task *t, void *arg)
 {
     (void)arg;
-    weft__cancel(&t->parker);
+    if (weft__cancel(&t->parker))
+        weft__cancel_inside(t); /* which may be tasks of another runtime */
 }
 
 int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline)

@@ -37,7 +37,9 @@ static void slot_init(weft_task *t)
     atom_store_rlx(&t->parker.word, 0u);
     atom_store_rlx(&t->parker.cancel, 0u);
     t->timer.where = 0;
-    t->timed = NULL;
+    atom_store_rlx(&t->timer.owner, 0u);
+    weft__lock_init(&t->lock);
+    atom_store_rlx(&t->extra, NULL);
 }
 
 /* Under the lock: up to `want` slots in a row that were never used; their first, and

@@ -6,6 +6,7 @@
  * read-modify-writes; spawns from outside count in the runtime. alive() reads all ends
  * before all spawns, so that a sum of zero is exact: no task was alive in between.
  */
+#include "sched/extra.h"
 #include "sched/worker.h"
 
 #include <sched.h>
@@ -69,8 +70,11 @@ static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
     atom_store_rlx(&t->refs, 1u); /* the running task itself */
     if (flags & WEFT__TASK_HANDLE) {
         weft__list_init(&t->joiners);
-        weft__lock_init(&t->lock);
-        atom_store_rlx(&t->refs, 2u);
+        atom_store_rlx(&t->refs, WEFT__TASK_COUNTED | 2u);
+    }
+    if (options && options->at > weft__sys_now()) {
+        t->flags |= WEFT__TASK_LATE;
+        t->timer.deadline = options->at;
     }
     uint64_t id;
     if (w) {
@@ -130,22 +134,69 @@ static void spawn_commit(struct weft_runtime *rt, weft__worker *w, weft_task *t,
     (void)rt;
 }
 
-int weft_spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
-               weft_task **ret_task)
+/* Into a scope: a place in it, and what says so in the task. */
+static int scope_begin(struct weft_scope *scope, weft__extra **ret)
+{
+    if (!scope)
+        return 0;
+    weft__extra *x = weft__extra_new();
+    if (!x)
+        return -ENOMEM;
+    int r = weft__scope_enter(scope);
+    if (r) {
+        weft__free(x);
+        return r;
+    }
+    x->member_of = scope;
+    *ret = x;
+    return 0;
+}
+
+static void scope_abandon(weft__extra *x)
+{
+    if (x)
+        weft__extra_free(x);
+}
+
+static void scope_commit(weft_task *t, weft__extra *x)
+{
+    if (WEFT__LIKELY(!x))
+        return;
+    x->task = t;
+    t->own |= WEFT__OWN_EXTRA;
+    atom_store_rel(&t->extra, x);
+    weft__scope_add(x->member_of, x);
+}
+
+int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
+                weft_task **ret_task, struct weft_scope *scope)
 {
     weft__worker *w = NULL;
     weft_task *t = NULL;
+    weft__extra *x = NULL;
     if (!fn)
         return -EINVAL;
-    int r = spawn_begin(&rt, options, &w, &t);
+    int r = scope_begin(scope, &x);
     if (r)
         return r;
+    r = spawn_begin(&rt, options, &w, &t);
+    if (r) {
+        scope_abandon(x);
+        return r;
+    }
     t->body.fiber = fn;
     t->u.f.arg = arg;
     t->u.f.strand = NULL;
     task_init(t, rt, w, options, ret_task ? WEFT__TASK_HANDLE : 0);
+    scope_commit(t, x);
     spawn_commit(rt, w, t, ret_task);
     return 0;
+}
+
+int weft_spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
+               weft_task **ret_task)
+{
+    return weft__spawn(rt, fn, arg, options, ret_task, NULL);
 }
 
 int weft_go(weft_fn fn, void *arg)
@@ -153,17 +204,21 @@ int weft_go(weft_fn fn, void *arg)
     return weft_spawn(NULL, fn, arg, NULL, NULL);
 }
 
-int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
-                    const weft_spawn_options *options, weft_task **ret_task)
+int weft__spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
+                     const weft_spawn_options *options, weft_task **ret_task,
+                     struct weft_scope *scope)
 {
     weft__worker *w = NULL;
     weft_task *t = NULL;
+    weft__extra *x = NULL;
     void *box = NULL;
     if (!fn || state_size > (1u << 20))
         return -EINVAL;
     if (state_size > WEFT__POLL_INLINE && !(box = weft__calloc(1, state_size)))
         return -ENOMEM;
-    int r = spawn_begin(&rt, options, &w, &t);
+    int r = scope_begin(scope, &x);
+    if (!r && (r = spawn_begin(&rt, options, &w, &t)) != 0)
+        scope_abandon(x);
     if (r) {
         weft__free(box);
         return r;
@@ -179,8 +234,15 @@ int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t 
     task_init(t, rt, w, options,
               WEFT__TASK_POLL | (box ? WEFT__TASK_BOXED : 0u) |
                   (ret_task ? WEFT__TASK_HANDLE : 0u));
+    scope_commit(t, x);
     spawn_commit(rt, w, t, ret_task);
     return 0;
+}
+
+int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
+                    const weft_spawn_options *options, weft_task **ret_task)
+{
+    return weft__spawn_poll(rt, fn, init, state_size, options, ret_task, NULL);
 }
 
 /* ---- Join ---- */
@@ -249,6 +311,8 @@ void weft__task_end(weft__worker *w, weft_task *t, int result)
         atom_sub_ar(&t->rt->inflight, 1);
     if (t->flags & WEFT__TASK_HANDLE)
         wake_joiners(t);
+    if (WEFT__UNLIKELY(t->own & WEFT__OWN_EXTRA))
+        weft__extra_leave(t, result);
 }
 
 /* The slot goes back; from a worker of its runtime into that one's cache. */
@@ -264,29 +328,37 @@ static void slot_free(weft__worker *w, weft_task *t)
 /* The release orders this holder's use before the free; the acquire sees all. */
 static bool last_reference(weft_task *t)
 {
-    return (atom_sub_ar(&t->refs, 1u) & ~WEFT__TASK_DONE) == 1;
+    return (atom_sub_ar(&t->refs, 1u) & WEFT__TASK_REFS) == 1;
 }
 
 void weft__task_drop(weft__worker *w, weft_task *t)
 {
+    weft__extra *x = WEFT__UNLIKELY(t->own & WEFT__OWN_EXTRA) ? weft__extra_take(t) : NULL;
     if (!(t->flags & WEFT__TASK_HANDLE) || last_reference(t))
         slot_free(w, t);
     /* Last: when the count says that all have ended, this one's memory is back, too. */
     atom_store_rel(&w->finished, atom_load_rlx(&w->finished) + 1);
+    if (WEFT__UNLIKELY(x != NULL))
+        weft__extra_free(x);
 }
 
 /* ---- Handles ---- */
+
+/* For a detached task, which only itself can call: its references count from now on. */
+static void make_counted(weft_task *t)
+{
+    if (WEFT__LIKELY(atom_load_rlx(&t->refs) & WEFT__TASK_COUNTED))
+        return;
+    weft__list_init(&t->joiners);
+    t->flags |= WEFT__TASK_HANDLE;
+    atom_or_ar(&t->refs, WEFT__TASK_COUNTED); /* pairs with try_ref: the list is there */
+}
 
 weft_task *weft_task_ref(weft_task *t)
 {
     if (!t)
         return NULL;
-    if (!(t->flags & WEFT__TASK_HANDLE)) {
-        /* Only a detached task itself can get here, by weft_task_self. */
-        weft__list_init(&t->joiners);
-        weft__lock_init(&t->lock);
-        t->flags |= WEFT__TASK_HANDLE;
-    }
+    make_counted(t);
     atom_add_rlx(&t->refs, 1u);
     return t;
 }
@@ -306,7 +378,10 @@ int weft_task_cancel(weft_task *t)
         return -EINVAL;
     if (atom_load_acq(&t->refs) & WEFT__TASK_DONE)
         return -EALREADY;
-    return weft__cancel(&t->parker) ? 0 : -EALREADY;
+    if (!weft__cancel(&t->parker))
+        return -EALREADY;
+    weft__cancel_inside(t);
+    return 0;
 }
 
 bool weft_task_done(const weft_task *t)
@@ -329,7 +404,8 @@ int weft_task_wake(weft_task *t)
 {
     if (!t)
         return -EINVAL;
-    if (t->flags & WEFT__TASK_POLL && weft__claim(&t->parker, 0))
+    /* NOPARK says that it is a poll task. */
+    if ((atom_load_rlx(&t->parker.cancel) & WEFT__NOPARK) && weft__claim(&t->parker, WEFT__WOKEN))
         weft__unpark(&t->parker);
     return 0;
 }
@@ -339,7 +415,7 @@ int weft_task_wake_at(weft_task *t, weft_time deadline)
     weft__worker *w = weft__worker_self();
     if (!t || !w || w->current != &t->parker || !(t->flags & WEFT__TASK_POLL))
         return -EPERM;
-    if (t->timed) {
+    if (weft__timed(t)) {
         if (deadline >= t->timer.deadline)
             return 0;
         weft__timer_disarm(t);
@@ -350,6 +426,102 @@ int weft_task_wake_at(weft_task *t, weft_time deadline)
     if (deadline != WEFT_NEVER)
         weft__timer_arm(w, t, deadline);
     return 0;
+}
+
+/* ---- By id ---- */
+
+struct find {
+    uint64_t id;
+    weft_task *task;
+};
+
+/* A reference, if the slot holds a task that counts them; it may be another than the one
+ * that was looked for, so the id is compared afterwards. */
+static bool try_ref(weft_task *t)
+{
+    uint32_t refs = atom_load_acq(&t->refs);
+    do {
+        if (!(refs & WEFT__TASK_COUNTED) || !(refs & WEFT__TASK_REFS) || (refs & WEFT__TASK_DONE))
+            return false;
+    } while (!atom_cas_ar(&t->refs, &refs, refs + 1));
+    return true;
+}
+
+static void find_one(weft_task *t, void *arg)
+{
+    struct find *f = arg;
+    if (f->task || atom_load_rlx(&t->id) != f->id || !try_ref(t))
+        return;
+    if (atom_load_acq(&t->id) == f->id) /* pairs with the store of task_init */
+        f->task = t;
+    else
+        weft_task_unref(t);
+}
+
+weft_task *weft_task_find(weft_runtime *rt, uint64_t id)
+{
+    struct find f = {id, NULL};
+    if (rt && id && *rt->alive_page)
+        weft__task_each(&rt->depot, find_one, &f);
+    return f.task;
+}
+
+/* ---- Suspend and resume ---- */
+
+static int suspend_try(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    weft_task *t = object;
+    (void)n;
+    (void)wakes;
+    if (!(atom_load_rlx(&t->refs) & WEFT__TASK_RESUMED))
+        return -EAGAIN;
+    atom_and_ar(&t->refs, ~WEFT__TASK_RESUMED);
+    return 0;
+}
+
+static void suspend_link(void *object, weft__wait_node *n)
+{
+    n->arg = 1; /* tells it from a joiner */
+    weft__list_push_front(&((weft_task *)object)->joiners, &n->link);
+}
+
+static const weft__waitable_ops suspend_ops = {"resume", suspend_try, suspend_link, join_unlink};
+
+int weft_suspend(weft_time deadline)
+{
+    weft_task *t = weft_task_self();
+    if (!t || (t->flags & WEFT__TASK_POLL))
+        return -EPERM;
+    make_counted(t);
+    weft__wait_node n = {0};
+    return weft__wait_on(&suspend_ops, t, &t->lock, &n, deadline);
+}
+
+int weft_task_resume(weft_task *t)
+{
+    weft__wakes wakes = {NULL, NULL};
+    if (!t)
+        return -EINVAL;
+    if (atom_load_rlx(&t->parker.cancel) & WEFT__NOPARK)
+        return weft_task_wake(t);
+    weft__acquire(&t->lock);
+    bool done = atom_load_rlx(&t->refs) & WEFT__TASK_DONE;
+    weft__link *l = done ? NULL : weft__list_first(&t->joiners);
+    weft__wait_node *n = l ? weft__container(l, weft__wait_node, link) : NULL;
+    if (n && n->arg) {
+        weft__list_remove(l);
+        if (weft__node_claim(n, 0))
+            weft__wakes_add(&wakes, n->parker);
+        else
+            n = NULL; /* timed out or cancelled: the next suspend finds it */
+    } else {
+        n = NULL;
+    }
+    if (!n && !done)
+        atom_or_ar(&t->refs, WEFT__TASK_RESUMED);
+    weft__release(&t->lock);
+    weft__wakes_run(&wakes);
+    return done ? -ESRCH : 0;
 }
 
 /* ---- The calling task ---- */

@@ -9,12 +9,12 @@
  * Who may touch what
  *   parker          see wait.h; its link is the queue's that the ready task is in
  *   u.f.strand      the worker that runs the task; set when it first runs
- *   body, u.f.arg, rt, flags, home     set by spawn; a detached task that takes a handle of
- *                   itself changes flags, before anybody else can look
+ *   body, u.f.arg, rt, flags, home     set by spawn; flags change only in the hands of the
+ *                   running task and the scheduler, who alone read them
  *   own             the worker that runs the task
  *   result          the task's end, before DONE (release); joiners read it after
- *   timer, timed    timed: written by the owner before it parks and after it resumes;
- *                   timer: under that worker's wheel lock
+ *   timer           `owner` (weft__timed): by the task, before it parks and after it resumes;
+ *                   the rest under that worker's wheel lock
  *   joiners         under `lock`
  *   refs            any thread
  *   name, id        written by spawn, id also by the free; any thread reads
@@ -44,16 +44,22 @@ enum {
     WEFT__TASK_POLL = 0x10,   /* body is a poll function */
     WEFT__TASK_HANDLE = 0x20, /* somebody may hold references: count them */
     WEFT__TASK_BOXED = 0x40,  /* the poll state was allocated */
+    WEFT__TASK_LATE = 0x80,   /* starts at timer.deadline, not before */
 };
 
 /* Bits of `own`. */
 enum {
-    WEFT__OWN_TOLD = 1,  /* a poll task that has seen its cancellation */
-    WEFT__OWN_ENDED = 2, /* a poll task whose body has ended; its last wake is on the way */
+    WEFT__OWN_TOLD = 1,   /* a poll task that has seen its cancellation */
+    WEFT__OWN_ENDED = 2,  /* a poll task whose body has ended; its last wake is on the way */
+    WEFT__OWN_EXTRA = 4,  /* `extra` is not NULL */
+    WEFT__OWN_WAITED = 8, /* LATE, and the wait for the start has begun */
 };
 
-/* In `refs`, above the count: the body has ended. */
-#define WEFT__TASK_DONE 0x80000000u
+/* In `refs`, above the count. */
+#define WEFT__TASK_DONE    0x80000000u /* the body has ended */
+#define WEFT__TASK_COUNTED 0x40000000u /* HANDLE, where other threads may read it */
+#define WEFT__TASK_RESUMED 0x20000000u /* a resume that no suspend has taken yet; under lock */
+#define WEFT__TASK_REFS    0x1fffffffu
 
 #define WEFT__POLL_INLINE 24
 
@@ -79,16 +85,24 @@ struct weft_task {
     weft__aptr name; /* const char * */
     weft__a64 id;    /* 0: the slot is free */
     weft__a32 refs;
-    weft__lock lock; /* guards joiners */
+    weft__lock lock; /* guards joiners, and what extra.h says; valid in a free slot, too */
     int32_t result;
     uint8_t flags;
     uint8_t own;
     uint16_t home; /* pinned: the number of its worker */
 
-    weft__wheel_entry timer;    /* unarmed in a free slot */
-    struct weft__worker *timed; /* whose wheel the timer may be in, or NULL, as in a free slot */
-    weft__list joiners;         /* valid with HANDLE */
+    weft__wheel_entry timer; /* unarmed in a free slot; its `owner` is for weft__timed */
+    weft__list joiners;      /* valid with HANDLE; a suspended task's own node is first */
+    weft__aptr extra;        /* weft__extra *; NULL in a free slot; changes under lock */
 } WEFT__ALIGNED(WEFT__CACHE_LINE);
+
+_Static_assert(sizeof(weft_task) == (size_t)3 * WEFT__CACHE_LINE, "three lines, no more");
+
+/* The number + 1 of the worker whose wheel the timer may be in, or 0, as in a free slot. */
+static inline uint32_t weft__timed(const weft_task *t)
+{
+    return atom_load_rlx(&t->timer.owner);
+}
 
 static inline weft_task *weft__task_of(weft__parker *p)
 {

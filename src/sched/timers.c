@@ -25,7 +25,7 @@ void weft__timer_arm(weft__worker *w, weft_task *t, weft_time deadline)
     if (deadline < (weft_time)atom_load_rlx(&w->wheel_next))
         publish(w);
     weft__release(&w->wheel_lock);
-    t->timed = w;
+    atom_store_rlx(&t->timer.owner, w->number + 1);
     if (!w->solo)
         weft__ensure_watcher(w);
     weft__count(&w->armed);
@@ -33,8 +33,8 @@ void weft__timer_arm(weft__worker *w, weft_task *t, weft_time deadline)
 
 void weft__timer_disarm(weft_task *t)
 {
-    weft__worker *w = t->timed;
-    t->timed = NULL;
+    weft__worker *w = &t->rt->worker[weft__timed(t) - 1];
+    atom_store_rlx(&t->timer.owner, 0u);
     uint32_t word = atom_load_rlx(&t->parker.word);
     if ((word & WEFT__WAIT_PHASE) == WEFT__WAIT_CLAIMED &&
         word >> WEFT__WAIT_SHIFT == WEFT__TIMEDOUT)

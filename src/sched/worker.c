@@ -20,6 +20,8 @@
  */
 #include "sched/worker.h"
 
+#include "sched/extra.h"
+
 #define LOOK_MAX    64u
 #define LOOK_QUICK  (100 * WEFT_USEC)
 #define LOOK_LONG   (500 * WEFT_USEC)
@@ -157,7 +159,7 @@ static weft__context *destination(weft__worker *w, weft_task *t)
  * nothing done: called by the main flow itself, and there is no stack for `t`. */
 static bool go_to(weft__worker *w, weft__context *from, weft_task *t)
 {
-    if (t && !(t->flags & WEFT__TASK_POLL) && !t->u.f.strand) {
+    if (t && !(t->flags & (WEFT__TASK_POLL | WEFT__TASK_LATE)) && !t->u.f.strand) {
         weft__strand *s = t->u.f.strand = strand_new(w);
         if (WEFT__LIKELY(s != NULL)) {
             s->stack->owner = atom_load_rlx(&t->name);
@@ -220,10 +222,13 @@ static weft__context *fiber_main(void *arg)
     for (;;) {
         weft_task *t = weft__task_of(w->current);
         int result = t->body.fiber(t->u.f.arg);
+        if (WEFT__UNLIKELY(t->own & WEFT__OWN_EXTRA))
+            weft__extra_body_ended(t);
         w = weft__worker_self();
         weft__task_end(w, t, result);
         weft_task *n = pick(w);
-        if (n && !(n->flags & WEFT__TASK_POLL) && !n->u.f.strand && !w->census) {
+        if (n && !(n->flags & (WEFT__TASK_POLL | WEFT__TASK_LATE)) && !n->u.f.strand &&
+            !w->census) {
             n->u.f.strand = strand;
             strand->stack->owner = atom_load_rlx(&n->name);
             make_current(w, n);
@@ -246,7 +251,7 @@ static void task_park(weft__parker *self, weft_time deadline)
         weft__timer_arm(w, t, deadline);
     atom_store_rlx(&t->since, (uint64_t)w->now);
     leave(w, t, WEFT__AFTER_PARK);
-    if (t->timed)
+    if (weft__timed(t))
         weft__timer_disarm(t);
 }
 
@@ -300,9 +305,9 @@ static void run_fiber(weft__worker *w, weft_task *t)
 static void poll_ended(weft__worker *w, weft_task *t)
 {
     t->own |= WEFT__OWN_ENDED;
-    if (!weft__claim(&t->parker, 0) && weft__parked(&t->parker))
+    if (!weft__claim(&t->parker, WEFT__WOKEN) && weft__parked(&t->parker))
         return;
-    if (t->timed)
+    if (weft__timed(t))
         weft__timer_disarm(t);
     weft__task_end(w, t, t->result);
     weft__task_drop(w, t);
@@ -315,7 +320,7 @@ static void run_poll(weft__worker *w, weft_task *t)
         return;
     }
     make_current(w, t);
-    if (t->timed)
+    if (weft__timed(t))
         weft__timer_disarm(t);
     /* A wake during the poll claims the wait that begins here. A cancellation is
      * told once; later polls come from wakes only. */
@@ -326,6 +331,8 @@ static void run_poll(weft__worker *w, weft_task *t)
     if (atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL)
         t->own |= WEFT__OWN_TOLD;
     int result = t->body.poll(t, t->flags & WEFT__TASK_BOXED ? t->u.box : t->u.state);
+    if (result != WEFT_PENDING && WEFT__UNLIKELY(t->own & WEFT__OWN_EXTRA))
+        weft__extra_body_ended(t);
     w->current = NULL;
     if (result != WEFT_PENDING) {
         t->result = result;
@@ -333,6 +340,26 @@ static void run_poll(weft__worker *w, weft_task *t)
     } else if (!weft__parked(&t->parker)) {
         weft__ready_tail(w, t);
     }
+}
+
+/* A task with a time to start at comes here twice: to begin the wait for that time, which
+ * costs it no stack, and when it is over. True: it starts now. */
+static bool start_late(weft__worker *w, weft_task *t)
+{
+    if (t->own & WEFT__OWN_WAITED) {
+        t->flags = (uint8_t)(t->flags & ~WEFT__TASK_LATE);
+        if (weft__timed(t))
+            weft__timer_disarm(t);
+        atom_store_rlx(&t->parker.what, NULL);
+        return true;
+    }
+    t->own |= WEFT__OWN_WAITED;
+    weft__wait_begin(&t->parker, "start", NULL);
+    if (t->timer.deadline != WEFT_NEVER)
+        weft__timer_arm(w, t, t->timer.deadline);
+    if (!weft__parked(&t->parker))
+        weft__ready_woken(t);
+    return false;
 }
 
 /* ---- Looking around ---- */
@@ -532,6 +559,8 @@ static weft_task *next_task(weft__worker *w, bool look)
 static bool run_task(weft__worker *w, weft_task *t)
 {
     bool fiber = !(t->flags & WEFT__TASK_POLL);
+    if (WEFT__UNLIKELY(t->flags & WEFT__TASK_LATE) && !start_late(w, t))
+        return false;
     if (fiber)
         run_fiber(w, t);
     else

@@ -124,6 +124,7 @@ struct weft_runtime {
 
     weft__idle idle WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__inject inject WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__a32 visitors; /* threads from outside that are waking a task: the runtime stays */
     weft__inject high WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__task_depot depot WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__a64 spawned_outside, refused_outside; /* refused: counted, then turned away */
@@ -214,7 +215,15 @@ unsigned weft__timers_run(weft__worker *w, weft__worker *whose, weft_time now);
 weft_time weft__timers_next(weft__worker *w); /* exact; takes the lock */
 
 /* task.c */
-extern const weft__waitable_ops weft__join_ops;                 /* on a task, under its lock */
+/* Joining: on a task, under its lock. */
+extern const weft__waitable_ops weft__join_ops;
+/* The public spawns; `scope` NULL, or what the task becomes a member of. */
+struct weft_scope;
+int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
+                weft_task **ret_task, struct weft_scope *scope);
+int weft__spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
+                     const weft_spawn_options *options, weft_task **ret_task,
+                     struct weft_scope *scope);
 void weft__task_end(weft__worker *w, weft_task *t, int result); /* wakes joiners */
 void weft__task_drop(weft__worker *w, weft_task *t);            /* the runtime's reference */
 uint64_t weft__alive(struct weft_runtime *rt);

@@ -75,6 +75,7 @@ enum {
 
 /* Outcomes: a case index (fired), or one of the two at the top. */
 #define WEFT__FIRED_MAX 0xfffff0u
+#define WEFT__WOKEN     0xfffffdu /* a poll task, without a reason */
 #define WEFT__TIMEDOUT  0xfffffeu
 #define WEFT__CANCELED  0xffffffu
 
