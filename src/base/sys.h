@@ -52,4 +52,26 @@ static inline uint64_t weft__rand(uint64_t *state)
     return x * 2685821657736338717ULL;
 }
 
+/* The processor's own clock, for "has it been long": cheap, of no known unit, and
+ * WEFT__TICKS_LONG of them are between a fifth of and a few milliseconds. Always 0 where
+ * there is none. */
+static inline uint64_t weft__sys_ticks(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t t;
+    __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+    return t;
+#else
+    return 0;
+#endif
+}
+
+#if defined(__x86_64__)
+#define WEFT__TICKS_LONG (1ull << 20) /* at some 1 to 5 GHz */
+#else
+#define WEFT__TICKS_LONG (1ull << 15) /* at some 24 to 100 MHz */
+#endif
+
 #endif

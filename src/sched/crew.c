@@ -22,6 +22,7 @@ static void enter_place(weft__worker *w)
 {
     const weft_runtime_hooks *h = &w->rt->hooks;
     w->idle_expired = false;
+    atom_store_sc(&w->asleep, 0u);
     w->look_every = 1;
     w->now = weft__sys_now();
     if (h->start)
@@ -50,6 +51,7 @@ static void leave_place(weft__worker *w)
     if (rt->hooks.stop)
         rt->hooks.stop(rt->hooks.arg, w->number);
     empty_place(w);
+    atom_store_sc(&w->asleep, 1u);
     if (w->searching) {
         w->searching = false;
         weft__idle_search_end(&rt->idle);

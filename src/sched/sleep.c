@@ -113,6 +113,16 @@ bool weft__leaves_unattended(weft__worker *w)
     return atom_load_rlx(&w->rt->driver) || earliest(w) != WEFT_NEVER;
 }
 
+/* After giving the role up: pairs with weft__ensure_watcher, where the worker that left
+ * sleep has published that and then looks at the role. */
+static bool anybody_awake(weft__worker *w)
+{
+    for (unsigned i = 0; i < w->rt->workers; i++)
+        if (&w->rt->worker[i] != w && !atom_load_sc(&w->rt->worker[i].asleep))
+            return true;
+    return false;
+}
+
 void weft__ensure_watcher_slow(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
@@ -173,12 +183,13 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
         until = plan(w);
     else
         tell_keeper(w, mine);
-    weft_time home = WEFT_NEVER; /* when an extra or lent thread has idled enough */
+    /* When an extra or lent thread has idled enough, or there may be a stack again. */
+    weft_time home = WEFT_NEVER;
     if (w->number >= rt->permanent)
         home = min_time(w->leave_at,
                         w->state == WEFT__PLACE_OWN ? weft_after(rt->idle_timeout) : WEFT_NEVER);
     if (!weft__fifo_empty(&w->starved))
-        until = min_time(until, weft__sys_now() + WEFT_MSEC);
+        home = min_time(home, weft__sys_now() + WEFT_MSEC);
     bool watcher = !w->solo && weft__idle_count(&rt->idle) < atom_load_rlx(&rt->online);
     watcher = (watcher || to_watch) && claim_role(&rt->watcher, w);
     if (watcher)
@@ -193,7 +204,7 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
             continue;
         weft_time now = weft__sys_now();
         if (now >= home)
-            w->idle_expired = true;
+            w->idle_expired = weft__fifo_empty(&w->starved);
         if (now >= until || now >= home)
             break;
         if (watcher && now >= round) {
@@ -205,7 +216,9 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
             quiet_rounds = seen < 0 ? quiet_rounds + 1 : 0;
             if (quiet_rounds >= IDLE_ROUNDS) {
                 atom_store_sc(&rt->watcher, 0u);
-                watcher = false;
+                /* Somebody who woke just now may have seen the role taken. */
+                watcher = anybody_awake(w) && claim_role(&rt->watcher, w);
+                quiet_rounds = 0;
             }
         }
         if (keeper)
@@ -218,7 +231,6 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
 void weft__worker_sleep(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
-    weft__drained_check(rt);
     if (rt->hooks.idle)
         rt->hooks.idle(rt->hooks.arg, w->number);
     bool to_watch = atom_load_rlx(&w->to_watch);
@@ -228,6 +240,7 @@ void weft__worker_sleep(weft__worker *w)
     atom_store_rlx(&w->sleeper.last_choice, driver ? 1u : 0u);
     atom_store_sc(&w->asleep, 1u);
     weft__idle_register(&rt->idle, &w->sleeper, w->searching);
+    weft__drained_check(rt); /* after that read-modify-write: the ends we counted are out */
     /* A driver installed between the two loads has not seen us asleep. */
     bool moved = keeper && !driver && atom_load_sc(&rt->driver);
     /* All asleep and no keeper: we were sent to watch, or its holder only looked. Round

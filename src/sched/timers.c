@@ -28,6 +28,7 @@ void weft__timer_arm(weft__worker *w, weft_task *t, weft_time deadline)
     atom_store_rlx(&t->timer.owner, w->number + 1);
     if (!w->solo)
         weft__ensure_watcher(w);
+    w->hurry = true;
     weft__count(&w->armed);
 }
 

@@ -16,16 +16,20 @@
  * How often the main flow looks at timers, descriptors and shared queues while work
  * is plenty: every look_every switches, which doubles while switches are quick and
  * halves when they take long, so that it comes to a fraction of a millisecond for
- * quick tasks and to every switch for slow ones.
+ * quick tasks and to every switch for slow ones. Quick tasks may turn slow from one
+ * switch to the next: so every CLOCK_EVERY switches, and while there are timers or
+ * descriptors that could become late at each, the processor's clock has a say, too.
  */
 #include "sched/worker.h"
 
 #include "sched/extra.h"
 
 #define LOOK_MAX    64u
+#define CLOCK_EVERY 16u
 #define LOOK_QUICK  (100 * WEFT_USEC)
 #define LOOK_LONG   (500 * WEFT_USEC)
 #define NEXT_LIMIT  3u /* times in a row that `next` goes before the queue */
+#define HIGH_LIMIT  8u /* times in a row that a task of high priority goes first */
 #define STEAL_BATCH (WEFT__RUNQ_SIZE / 2)
 
 #ifdef WEFT__SELF_INLINE
@@ -101,6 +105,9 @@ static weft_task *pick(weft__worker *w)
     uint64_t tick = atom_load_rlx(&w->tick);
     if (WEFT__UNLIKELY(tick >= w->look_at || atom_load_rlx(&w->inbox_count) ||
                        atom_load_rlx(&w->rt->high.count)))
+        return NULL;
+    if (WEFT__UNLIKELY((w->hurry || tick % CLOCK_EVERY == 0) &&
+                       weft__sys_ticks() - w->looked > WEFT__TICKS_LONG))
         return NULL;
     return pick_own(w, tick);
 }
@@ -293,10 +300,12 @@ const weft__parker_ops weft__task_ops = {
 
 static void run_fiber(weft__worker *w, weft_task *t)
 {
-    if (WEFT__LIKELY(go_to(w, &w->main, t)))
+    if (WEFT__LIKELY(go_to(w, &w->main, t))) {
         arrived(w);
-    else /* again later: retry_starved */
+    } else { /* again later: retry_starved */
         weft__fifo_push(&w->starved, &t->parker.link);
+        w->starved_until = w->now + WEFT_MSEC;
+    }
 }
 
 /* The body has ended. The wait that began with this poll must be closed first: who has
@@ -377,6 +386,8 @@ static void adapt(weft__worker *w)
     if (WEFT__UNLIKELY(w->look_at > w->turn_end))
         w->look_at = w->turn_end;
     atom_store_rlx(&w->running_since, (uint64_t)now);
+    w->looked = weft__sys_ticks();
+    w->hurry = atom_load_rlx(&w->rt->driver) != NULL;
 }
 
 static void run_timers(weft__worker *w)
@@ -384,7 +395,9 @@ static void run_timers(weft__worker *w)
     struct weft_runtime *rt = w->rt;
     for (unsigned i = 0; i < rt->workers; i++) {
         weft__worker *v = &rt->worker[i];
-        if ((weft_time)atom_load_rlx(&v->wheel_next) <= w->now)
+        weft_time next = (weft_time)atom_load_rlx(&v->wheel_next);
+        w->hurry |= next != WEFT_NEVER;
+        if (next <= w->now)
             weft__timers_run(w, v, w->now);
     }
 }
@@ -498,6 +511,27 @@ static void retry_starved(weft__worker *w)
         weft__ready_tail(w, weft__task_of_link(l));
 }
 
+/* From the queues, none of which can starve another: high priority goes first, but not
+ * for ever. While tasks are long and so each pick is a look, the shared queue and the
+ * own ones take turns, or a steady stream from outside would leave the own ones behind. */
+static weft_task *pick_any(weft__worker *w)
+{
+    uint64_t tick = atom_load_rlx(&w->tick);
+    weft_task *t = NULL;
+    if (w->high_streak < HIGH_LIMIT && (t = weft__inject_pop(&w->rt->high)) != NULL) {
+        w->high_streak++;
+        return t;
+    }
+    w->high_streak = 0;
+    if (w->look_every == 1 && (tick & 2u))
+        t = pick_own(w, tick);
+    if (!t)
+        t = take_shared(w);
+    if (!t)
+        t = pick_own(w, tick);
+    return t ? t : weft__inject_pop(&w->rt->high);
+}
+
 /* Everything there is to look at; the next task, or NULL. */
 static weft_task *look_around(weft__worker *w)
 {
@@ -505,11 +539,9 @@ static weft_task *look_around(weft__worker *w)
     run_timers(w);
     run_driver(w);
     drain_inbox(w);
-    weft_task *t = weft__inject_pop(&w->rt->high);
-    if (!t)
-        t = take_shared(w);
-    if (!t)
-        t = pick_own(w, atom_load_rlx(&w->tick));
+    if (w->now >= w->starved_until)
+        retry_starved(w);
+    weft_task *t = pick_any(w);
     if (!t && !w->solo)
         t = steal(w);
     w->rescue = false;
@@ -647,6 +679,7 @@ void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number
     w->look_at = 0;
     w->turn_end = UINT64_MAX;
     w->leave_at = WEFT_NEVER;
+    atom_store_rlx(&w->asleep, 1u); /* until somebody takes the place */
     w->rng = weft__sys_seed();
     w->now = weft__sys_now();
     weft__stack_cache_init(&w->stacks, rt->stacks);

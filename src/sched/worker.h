@@ -69,6 +69,9 @@ typedef struct weft__worker {
     uint64_t look_at;     /* tick at which the main flow looks around next */
     uint64_t turn_end;    /* host-driven: tick at which the turn's budget is spent */
     uint32_t look_every;  /* 1 .. LOOK_MAX, adapts to how long tasks run */
+    uint32_t high_streak; /* how often one of high priority went first, in a row */
+    uint64_t looked;      /* weft__sys_ticks of the last look around */
+    bool hurry;           /* there are timers or descriptors, which a long task makes late */
     bool solo, searching, census;
     bool woke;       /* just left sleep */
     bool unnotified; /* the main flow has queued something that it has told nobody */
@@ -82,7 +85,8 @@ typedef struct weft__worker {
     weft__stack_cache stacks;
     weft__task_cache tasks;
     weft__fifo starved; /* fibers for which there was no stack */
-    weft_time now;      /* as of the last look around */
+    weft_time starved_until;
+    weft_time now; /* as of the last look around */
     uint64_t rng;
 
     /* Written by the owner, read by anybody. */
@@ -99,7 +103,7 @@ typedef struct weft__worker {
     weft__wheel wheel;
 
     weft__sleeper sleeper WEFT__ALIGNED(WEFT__CACHE_LINE);
-    weft__a32 asleep;    /* for watchers: 0 runs, 1 sleeps */
+    weft__a32 asleep;    /* for watchers: 0 runs, 1 sleeps, or nobody holds the place */
     weft__a64 seen_tick; /* written by watchers */
     weft__a32 to_watch;  /* woken to be the watcher, not to take the keeper's place */
     uint32_t number;
@@ -236,7 +240,8 @@ void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t); /* from out
 static inline void weft__ensure_watcher(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
-    if (WEFT__UNLIKELY(weft__idle_count(&rt->idle) != 0 && atom_load_rlx(&rt->watcher) == 0))
+    /* Seq-cst: pairs with a watcher that gives up and then looks who is awake. */
+    if (WEFT__UNLIKELY(weft__idle_count(&rt->idle) != 0 && atom_load_sc(&rt->watcher) == 0))
         weft__ensure_watcher_slow(w);
 }
 
