@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 256 };
+enum { BATCH = 256, AHEAD = 4 };
 
 typedef struct epoll_poller {
     weft__poller base;
@@ -97,6 +97,10 @@ static int epoll_collect(weft__driver *driver, weft_time deadline)
     int woken = 0;
     weft__acquire(&p->base.lock);
     for (int i = 0; i < n; i++) {
+        if (i + 2 * AHEAD < n)
+            weft__poller_fetch(&p->base, p->events[i + 2 * AHEAD].data.u64, false);
+        if (i + AHEAD < n)
+            weft__poller_fetch(&p->base, p->events[i + AHEAD].data.u64, true);
         if (p->events[i].data.u64 != WEFT__KEY_WAKE)
             woken += weft__poller_event(&p->base, p->events[i].data.u64,
                                         translate(p->events[i].events), &wakes);

@@ -21,6 +21,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -94,10 +95,10 @@ static int dir_event(weft__dir *dir, bool ends, weft__wakes *wakes)
                (ends ? WEFT__DIR_ENDS : 0u);
         /* Release: what led to the event is before the try that it asks for. */
     } while (!atom_cas_ar(&dir->state, &state, next));
-    weft__link *l;
-    while ((l = weft__list_pop(&dir->waiters)) != NULL) {
+    for (uint32_t left; (left = atom_load_rlx(&dir->waiting)) != 0;) {
+        weft__link *l = weft__list_pop(&dir->waiters);
         weft__wait_node *node = weft__container(l, weft__wait_node, link);
-        atom_store_rlx(&dir->waiting, atom_load_rlx(&dir->waiting) - 1);
+        atom_store_rlx(&dir->waiting, left - 1);
         if (weft__node_claim(node, 0)) {
             weft__wakes_add(wakes, node->parker);
             return 1;
@@ -234,6 +235,10 @@ int weft__fd_wait(weft_fd *fd, int direction, weft__poller *current, weft_time d
     weft__wait_begin(self, ops->what, fd);
     dir_link(fd, &node);
     weft__release(&fd->lock);
+    if (atom_load_rlx(&fd->near) != &node) {
+        atom_store_rlx(&fd->near, &node);
+        atom_store_rlx(&fd->task, self);
+    }
     if (asked)
         arm(fd, direction);
     uint32_t outcome = weft__wait_commit(self, deadline);
@@ -378,14 +383,17 @@ ssize_t weft__fd_run(weft_fd *fd, int direction, weft__fd_call call, void *args,
 
 /* ---- Life ---- */
 
+enum { FD_SIZE = (sizeof(weft_fd) + WEFT__CACHE_LINE - 1) / WEFT__CACHE_LINE * WEFT__CACHE_LINE };
+
 int weft__fd_make(int number, uint32_t flags, weft_fd **ret)
 {
-    weft_fd *fd = weft__calloc(1, sizeof *fd);
+    weft_fd *fd = weft__aligned_alloc(WEFT__CACHE_LINE, FD_SIZE);
     if (!fd) {
         if (!(flags & WEFT__FD_BORROW))
             close(number);
         return -ENOMEM;
     }
+    memset(fd, 0, sizeof *fd);
     fd->number = number;
     fd->flags = flags;
     atom_store_rlx(&fd->owner, (uint32_t)getpid());

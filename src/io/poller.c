@@ -197,6 +197,18 @@ int weft__poller_event(weft__poller *p, uint64_t key, unsigned events, weft__wak
     return weft__fd_event(slot->fd, events, wakes);
 }
 
+void weft__poller_fetch(weft__poller *p, uint64_t key, bool waiter)
+{
+    uint32_t index = WEFT__KEY_SLOT(key);
+    struct weft_fd *fd = index < p->used ? p->slots[index].fd : NULL;
+    if (!fd)
+        return;
+    if (waiter)
+        weft__fd_fetch_waiter(fd);
+    else
+        weft__fd_fetch(fd);
+}
+
 void weft__poller_free(weft__driver *driver)
 {
     weft__poller *p = (weft__poller *)(void *)driver;

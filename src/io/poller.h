@@ -85,6 +85,9 @@ void weft__poller_block_end(weft__poller *p);
  * returns how many. A key of a handle that has left does nothing. */
 int weft__poller_event(weft__poller *p, uint64_t key, unsigned events, weft__wakes *wakes);
 
+/* Fetches what an event that comes soon will touch: the handle, then its waiter. */
+void weft__poller_fetch(weft__poller *p, uint64_t key, bool waiter);
+
 /* Enters and leaves the table. add: 0, with *ret_key set, or negative errno. */
 int weft__poller_add(weft__poller *p, struct weft_fd *fd, int number, uint64_t *ret_key);
 void weft__poller_remove(weft__poller *p, int number, uint64_t key);
