@@ -160,10 +160,14 @@ void weft__ready_woken(weft_task *t)
     if (!w || w->rt != rt) {
         woken_from_outside(rt, t);
     } else if (!special(rt, w, t)) {
-        if (w->current)
+        if (w->current) {
             put_next(w, t);
-        else
+        } else {
+            /* One of a batch of events: by its turn the end of its stack will be here. */
+            if (!(t->flags & WEFT__TASK_POLL) && t->u.f.strand)
+                __builtin_prefetch(&t->u.f.strand->context, 1);
             queue(w, t);
+        }
     }
 }
 

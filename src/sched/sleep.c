@@ -22,10 +22,11 @@
  */
 #include "sched/worker.h"
 
-#define WATCH       (5 * WEFT_MSEC)
-#define IDLE_ROUNDS 3
-#define GRACE       (1 * WEFT_MSEC)
-#define NO_PLAN     INT64_MIN
+#define WATCH             (5 * WEFT_MSEC)
+#define IDLE_ROUNDS       3
+#define GRACE             (1 * WEFT_MSEC)
+#define LOOK_AFTER_EVENTS 8u
+#define NO_PLAN           INT64_MIN
 
 /* ---- The keeper ---- */
 
@@ -162,7 +163,7 @@ static bool sleep_once(weft__worker *w, weft__driver *driver, weft_time until)
 {
     weft__count(&w->parks);
     if (driver)
-        return driver->ops->wait(driver, until) > 0;
+        return w->listened = driver->ops->wait(driver, until) > 0;
     weft__sys_futex_wait(&w->sleeper.notified, 0, until);
     return false;
 }
@@ -253,7 +254,10 @@ void weft__worker_sleep(weft__worker *w)
     atom_store_sc(&w->asleep, 0u);
     w->searching = true;
     w->woke = true;
-    w->look_every = 1;
+    /* Small answers to small events are the rule: no look after each of the first few. */
+    w->look_every = !w->listened                        ? 1
+                    : w->look_every < LOOK_AFTER_EVENTS ? w->look_every
+                                                        : LOOK_AFTER_EVENTS;
     if (keeper) {
         atom_store_sc(&rt->keeper_until, (uint64_t)NO_PLAN);
         atom_store_sc(&rt->keeper, 0u);

@@ -408,7 +408,9 @@ static void run_driver(weft__worker *w)
     struct weft_runtime *rt = w->rt;
     weft__driver *driver = atom_load_acq(&rt->driver);
     uint32_t nobody = 0;
-    if (!driver || !atom_cas_acq(&rt->keeper, &nobody, w->number + 1))
+    bool listened = w->listened;
+    w->listened = false;
+    if (!driver || listened || !atom_cas_acq(&rt->keeper, &nobody, w->number + 1))
         return;
     driver->ops->wait(driver, WEFT_TRY);
     atom_store_sc(&rt->keeper, 0u);

@@ -74,6 +74,7 @@ typedef struct weft__worker {
     bool hurry;           /* there are timers or descriptors, which a long task makes late */
     bool solo, searching, census;
     bool woke;       /* just left sleep */
+    bool listened;   /* and has all that the driver had to say */
     bool unnotified; /* the main flow has queued something that it has told nobody */
     bool rescue;     /* a watcher found a stuck worker: its next task may be taken */
     enum weft__after after;
