@@ -429,10 +429,10 @@ static void no_byte_is_missed_under_signals(void **state)
     assert_null(ra);
     assert_null(rb);
     assert_true(signals > 0);
-    sigaction(SIGUSR1, &before, NULL);
     weft_fd_unref(a);
     weft_fd_unref(b);
     worker_stop(&w);
+    sigaction(SIGUSR1, &before, NULL); /* no thread has one pending any more */
 }
 
 /* More handles than the table starts with, all used again and again. */
