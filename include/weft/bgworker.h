@@ -251,6 +251,29 @@ typedef struct weft_worker_stats {
  * Callable from: any thread, any task. */
 WEFT_API int weft_worker_get_stats(weft_worker *w, weft_worker_stats *ret);
 
+typedef enum weft_seat_state {
+    WEFT_SEAT_FREE = 0, /* nobody sits in it */
+    WEFT_SEAT_STARTING, /* runs, before its ready point */
+    WEFT_SEAT_READY,    /* runs, without a task */
+    WEFT_SEAT_BUSY,     /* runs, with a task in hand */
+    WEFT_SEAT_LEAVING,  /* was asked to leave and still runs */
+    WEFT_SEAT_BACKOFF,  /* waits to be run again */
+    WEFT_SEAT_GIVEN_UP
+} weft_seat_state;
+
+typedef struct weft_seat_info {
+    unsigned index;
+    weft_seat_state state;
+    const char *kind;  /* "thread", "fiber", "attached" */
+    weft_time since;   /* start of the run, or of the state where none runs */
+    uint64_t task;     /* in hand (weft_received_id); 0: none */
+    weft_time task_at; /* when it was picked up */
+} weft_seat_info;
+
+/* Fills `infos` with up to `count` seats, from the first. Returns how many there are;
+ * -EINVAL. Allocates nothing. Callable from: any thread, any task. */
+WEFT_API int weft_worker_get_seats(weft_worker *w, weft_seat_info *infos, unsigned count);
+
 /* ---- Sending ---- */
 
 /* Hands a task to a worker and waits until one of its seats has picked it up.

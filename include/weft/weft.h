@@ -16,6 +16,7 @@
 #include "weft/host.h"
 #include "weft/io.h"
 #include "weft/local.h"
+#include "weft/metrics.h"
 #include "weft/mutex.h"
 #include "weft/net.h"
 #include "weft/once.h"

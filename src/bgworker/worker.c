@@ -311,3 +311,46 @@ int weft_worker_get_stats(weft_worker *w, weft_worker_stats *ret)
     *ret = s;
     return 0;
 }
+
+static weft_seat_state state_of(const weft_seat *seat, bool busy)
+{
+    switch (seat->state) {
+    case WEFT__SEAT_RUNS:
+        return atom_load_rlx((weft__a32 *)(uintptr_t)&seat->leaving) ? WEFT_SEAT_LEAVING
+               : busy                                                ? WEFT_SEAT_BUSY
+               : seat->is_ready                                      ? WEFT_SEAT_READY
+                                                                     : WEFT_SEAT_STARTING;
+    case WEFT__SEAT_BACKOFF:
+        return WEFT_SEAT_BACKOFF;
+    case WEFT__SEAT_GIVEN_UP:
+        return WEFT_SEAT_GIVEN_UP;
+    default:
+        return WEFT_SEAT_FREE;
+    }
+}
+
+int weft_worker_get_seats(weft_worker *w, weft_seat_info *infos, unsigned count)
+{
+    if (!w || (!infos && count))
+        return -EINVAL;
+    unsigned n = 0;
+    weft__acquire(&w->lock);
+    weft__list_for (&w->seats, l) {
+        weft_seat *seat = weft__seat_of(l);
+        if (n++ >= count)
+            continue;
+        bool busy = atom_load_rlx(&seat->open) > 0;
+        infos[n - 1] = (weft_seat_info){
+            .index = seat->index,
+            .state = state_of(seat, busy),
+            .kind = seat->attached       ? "attached"
+                    : w->options.runtime ? "fiber"
+                                         : "thread",
+            .since = seat->since,
+            .task = busy ? atom_load_rlx(&seat->first_id) : 0,
+            .task_at = busy ? (weft_time)atom_load_rlx(&seat->first_at) : 0,
+        };
+    }
+    weft__release(&w->lock);
+    return (int)n;
+}
