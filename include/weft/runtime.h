@@ -13,8 +13,10 @@
  *   free         X       X       X
  *
  * fork(): a child inherits memory but no threads. In the child every call on an
- * inherited runtime answers -ENXIO, weft_runtime_free only frees memory, and new
- * runtimes work.
+ * inherited runtime, or on a task of one that has not ended, answers -ENXIO;
+ * weft_runtime_free only frees memory (what a task handle still names stays), and new
+ * runtimes work. The child of a task that forks is still that task, without a runtime:
+ * it may only exec or _exit.
  */
 #ifndef WEFT_RUNTIME_H
 #define WEFT_RUNTIME_H
@@ -131,17 +133,18 @@ typedef struct weft_runtime_stats {
     uint64_t stacks, stacks_free; /* stacks that exist, and those of them in the pool */
 } weft_runtime_stats;
 
-/* Fills *ret. Returns 0 or -EINVAL. Allocates nothing.
+/* Fills *ret. Returns 0, -EINVAL or -ENXIO (inherited through fork). Allocates nothing.
  * Callable from: any thread, any task. */
 WEFT_API int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret);
 
 /* Writes a table of the runtime's workers and tasks, one a line: name, state, what it
- * waits for, the object, how long. Returns 0, -EINVAL or a write error.
+ * waits for, the object, how long. Returns 0, -EINVAL, -ENXIO (inherited through fork)
+ * or a write error.
  * Callable from: any thread, any task. */
 WEFT_API int weft_runtime_dump(weft_runtime *rt, int fd);
 
 /* Gives the memory of pooled stacks beyond `keep` bytes back to the system. Returns
- * 0 or -EINVAL. Callable from: any thread, any task. */
+ * 0, -EINVAL or -ENXIO (inherited through fork). Callable from: any thread, any task. */
 WEFT_API int weft_runtime_trim(weft_runtime *rt, size_t keep);
 
 #ifdef __cplusplus

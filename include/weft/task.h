@@ -84,7 +84,8 @@ WEFT_API int weft_spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init
 
 /* Wakes a poll task: it is polled once more, even when it runs right now; several
  * wakes before that poll are one. On a fiber or an ended task: no effect.
- * Returns 0 or -EINVAL (NULL). Callable from: any thread, any task. */
+ * Returns 0, -EINVAL (NULL) or -ENXIO (inherited through fork).
+ * Callable from: any thread, any task. */
 WEFT_API int weft_task_wake(weft_task *task);
 
 /* Has the poll task polled again at `deadline` at the latest (ns; the nearest of
@@ -98,12 +99,14 @@ WEFT_API int weft_task_wake_at(weft_task *self, weft_time deadline);
  * ret_result  the body's result; NULL if unwanted; untouched on error
  *
  * Returns 0; -EINVAL (NULL); -EAGAIN (WEFT_TRY: still running); -ETIMEDOUT;
- * -ECANCELED (the waiting task, not the awaited one); -EDEADLK (joins itself).
+ * -ECANCELED (the waiting task, not the awaited one); -EDEADLK (joins itself); -ENXIO
+ * (inherited through fork, and not ended).
  * Callable from: any thread, any fiber. Parks. */
 WEFT_API int weft_task_join(weft_task *task, weft_time deadline, int *ret_result);
 
 /* Asks the task to end. Returns 0; -EALREADY (asked before, or it has ended: nothing
- * changed); -EINVAL. Callable from: any thread, any task. Never blocks. */
+ * changed); -EINVAL; -ENXIO (inherited through fork). Callable from: any thread, any
+ * task. Never blocks. */
 WEFT_API int weft_task_cancel(weft_task *task);
 
 /* True once the body has ended. Callable from: any thread, any task. */

@@ -381,9 +381,14 @@ void weft__stack_pool_trim(weft__stack_pool *p, size_t keep_bytes)
 
 void weft__stack_pool_free(weft__stack_pool *p)
 {
+    WEFT__ASSERT(!p || p->used == 0);
+    weft__stack_pool_discard(p);
+}
+
+void weft__stack_pool_discard(weft__stack_pool *p)
+{
     if (!p)
         return;
-    WEFT__ASSERT(p->used == 0);
     for (weft__slab *s = atom_load_rlx(&p->all), *next; s; s = next) {
         next = s->next;
         char *base = atom_load_rlx(&s->base);

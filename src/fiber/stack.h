@@ -55,6 +55,10 @@ int weft__stack_pool_new(size_t stack_size, weft__stack_pool **ret);
  * is allowed. Callable from: any thread, once nobody else uses the pool. */
 void weft__stack_pool_free(weft__stack_pool *pool);
 
+/* The same whatever is in use: in a forked child, whose only thread stands on none of
+ * its stacks. Takes no lock. */
+void weft__stack_pool_discard(weft__stack_pool *pool);
+
 /* A stack, or NULL when the kernel gives no more memory or mappings (with
  * mprotect guards each stack is two mappings: vm.max_map_count, usually 65530,
  * bounds them to some 32,000). Its content is undefined. Thread-safe. */

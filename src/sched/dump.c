@@ -53,6 +53,8 @@ int weft_runtime_dump(weft_runtime *rt, int fd)
 {
     if (!rt || fd < 0)
         return -EINVAL;
+    if (weft__forked(rt))
+        return -ENXIO;
     struct dump d = {fd, 0, weft__sys_now()};
     char line[256];
     for (unsigned i = 0; i < rt->workers; i++) {

@@ -41,10 +41,51 @@ static const unsigned char *alive_page_new(void)
     return page;
 }
 
+/* What alive_page points to when there is no page, and for the handles that outlive the
+ * runtime. */
+static const unsigned char alive = 1, forked = 0;
+
+static void give_page(struct weft_runtime *rt, const unsigned char *then)
+{
+    if (rt->alive_page != &alive)
+        munmap((void *)(uintptr_t)rt->alive_page, (size_t)sysconf(_SC_PAGESIZE));
+    rt->alive_page = then;
+}
+
+static void count_held(weft_task *t, void *arg)
+{
+    uint32_t refs = atom_load_rlx(&t->refs);
+    /* Not done: the running task holds one itself. */
+    bool held = refs & WEFT__TASK_DONE ? true : refs > 1;
+    *(bool *)arg |= held && (t->flags & WEFT__TASK_HANDLE);
+}
+
+/* In a child: frees what nobody can have had in hand when the fork came. No lock is taken,
+ * for its holder is not here, and no list walked that is changed with several stores.
+ * Tasks that a handle may still name stay. */
+static void runtime_forget(struct weft_runtime *rt)
+{
+    bool held = false;
+    weft__lock_init(&rt->depot.lock);
+    weft__task_each(&rt->depot, count_held, &held);
+    weft__free(rt->worker);
+    rt->worker = NULL;
+    weft__stack_pool_discard(rt->stacks);
+    give_page(rt, &forked);
+    if (!held) {
+        weft__task_depot_fini(&rt->depot);
+        weft__free(rt);
+    }
+}
+
 static void runtime_destroy(struct weft_runtime *rt)
 {
+    if (weft__forked(rt)) {
+        runtime_forget(rt);
+        return;
+    }
     /* Somebody outside who woke one of the last tasks may be a few instructions behind. */
-    while (rt->alive_page && *rt->alive_page && atom_load_acq(&rt->visitors)) {
+    while (atom_load_acq(&rt->visitors)) {
         weft__a32 never = {0};
         weft__sys_futex_wait(&never, 0, weft_after(20 * WEFT_USEC));
     }
@@ -59,8 +100,7 @@ static void runtime_destroy(struct weft_runtime *rt)
     if (rt->overflow_report)
         weft__overflow_uninstall();
     weft__stack_pool_free(rt->stacks);
-    if (rt->alive_page)
-        munmap((void *)(uintptr_t)rt->alive_page, (size_t)sysconf(_SC_PAGESIZE));
+    give_page(rt, &alive);
     /* Slots that a handle still holds keep the depot, and so the runtime, in memory. */
     if (weft__task_depot_orphan(&rt->depot)) {
         weft__task_depot_fini(&rt->depot);
@@ -70,6 +110,8 @@ static void runtime_destroy(struct weft_runtime *rt)
 
 void weft__runtime_slot_free(struct weft_runtime *rt, weft_task *t)
 {
+    if (weft__forked(rt))
+        return; /* it stays */
     if (weft__task_give(&rt->depot, t)) {
         weft__task_depot_fini(&rt->depot);
         weft__free(rt);
@@ -124,10 +166,11 @@ static int runtime_create(const weft_runtime_options *options, struct places pla
         weft__free(rt);
         return r;
     }
-    rt->alive_page = alive_page_new();
+    const unsigned char *page = alive_page_new();
+    rt->alive_page = page ? page : &alive;
     rt->worker = weft__aligned_alloc(WEFT__CACHE_LINE, workers * sizeof *rt->worker);
     rt->overflow_report = !o->keep_signals && weft__overflow_install() == 0;
-    if (!rt->alive_page || !rt->worker) {
+    if (!page || !rt->worker) {
         rt->workers = 0;
         runtime_destroy(rt);
         return -ENOMEM;
@@ -261,7 +304,7 @@ int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline)
 {
     if (!rt)
         return -EINVAL;
-    if (!*rt->alive_page)
+    if (weft__forked(rt))
         return -ENXIO;
     weft__worker *w = weft__worker_self();
     if (w && w->rt == rt && deadline != WEFT_TRY)
@@ -304,7 +347,7 @@ weft_runtime *weft_runtime_free(weft_runtime *rt)
         return NULL;
     weft__worker *w = weft__worker_self();
     WEFT__CHECK(!w || w->rt != rt); /* a worker cannot join itself */
-    if (*rt->alive_page) {
+    if (!weft__forked(rt)) {
         finish_alone(rt);
         while (weft_runtime_shutdown(rt, WEFT_NEVER) != 0) {
             /* The caller is a cancelled task: shielded, for this must not be left half done. */
@@ -332,6 +375,8 @@ int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret)
 {
     if (!rt || !ret)
         return -EINVAL;
+    if (weft__forked(rt))
+        return -ENXIO;
     weft_runtime_stats s = {0};
     uint64_t refused = atom_load_acq(&rt->refused_outside);
     for (unsigned i = 0; i < rt->workers; i++) {
@@ -363,6 +408,8 @@ int weft_runtime_trim(weft_runtime *rt, size_t keep)
 {
     if (!rt)
         return -EINVAL;
+    if (weft__forked(rt))
+        return -ENXIO;
     weft__stack_pool_trim(rt->stacks, keep);
     return 0;
 }

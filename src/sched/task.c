@@ -107,7 +107,7 @@ static int spawn_begin(weft_runtime **rt, const weft_spawn_options *options, wef
         w = NULL;
     if (options && (options->flags & ~(unsigned)(WEFT_PINNED | WEFT_HIGH)))
         return -EINVAL;
-    if (WEFT__UNLIKELY(!*(*rt)->alive_page))
+    if (weft__forked(*rt))
         return -ENXIO;
     if (options && options->flags & WEFT_PINNED && (*rt)->permanent == 0)
         return -ENOTSUP;
@@ -275,6 +275,8 @@ int weft_task_join(weft_task *t, weft_time deadline, int *ret_result)
         return -EINVAL;
     if (weft_task_self() == t)
         return -EDEADLK;
+    if (weft__forked(t->rt) && !weft_task_done(t))
+        return -ENXIO;
     weft__wait_node n = {0};
     int r = weft__wait_on(&weft__join_ops, t, &t->lock, &n, deadline);
     if (r == 0 && ret_result)
@@ -378,6 +380,8 @@ int weft_task_cancel(weft_task *t)
         return -EINVAL;
     if (atom_load_acq(&t->refs) & WEFT__TASK_DONE)
         return -EALREADY;
+    if (weft__forked(t->rt))
+        return -ENXIO;
     if (!weft__cancel(&t->parker))
         return -EALREADY;
     weft__cancel_inside(t);
@@ -404,6 +408,8 @@ int weft_task_wake(weft_task *t)
 {
     if (!t)
         return -EINVAL;
+    if (weft__forked(t->rt))
+        return -ENXIO;
     /* NOPARK says that it is a poll task. */
     if ((atom_load_rlx(&t->parker.cancel) & WEFT__NOPARK) && weft__claim(&t->parker, WEFT__WOKEN))
         weft__unpark(&t->parker);
@@ -502,6 +508,8 @@ int weft_task_resume(weft_task *t)
     weft__wakes wakes = {NULL, NULL};
     if (!t)
         return -EINVAL;
+    if (weft__forked(t->rt))
+        return -ENXIO;
     if (atom_load_rlx(&t->parker.cancel) & WEFT__NOPARK)
         return weft_task_wake(t);
     weft__acquire(&t->lock);

@@ -125,7 +125,7 @@ struct weft_runtime {
     bool until_done;  /* weft_run: the loop ends with the last task */
     size_t max_tasks; /* 0: not counted exactly */
     char name[12];
-    const unsigned char *alive_page; /* 1 here, 0 in a forked child */
+    const unsigned char *alive_page; /* 1 here, 0 in a forked child; never NULL */
 
     weft__idle idle WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__inject inject WEFT__ALIGNED(WEFT__CACHE_LINE);
@@ -244,6 +244,12 @@ static inline void weft__ensure_watcher(weft__worker *w)
     /* Seq-cst: pairs with a watcher that gives up and then looks who is awake. */
     if (WEFT__UNLIKELY(weft__idle_count(&rt->idle) != 0 && atom_load_sc(&rt->watcher) == 0))
         weft__ensure_watcher_slow(w);
+}
+
+/* In a forked child: no worker is there, and what a lock guards may be half done. */
+static inline bool weft__forked(const struct weft_runtime *rt)
+{
+    return WEFT__UNLIKELY(!*rt->alive_page);
 }
 
 static inline void weft__count(weft__a64 *counter)
