@@ -3,18 +3,19 @@
 
 A row has a workload and a variant, which are also the names of weft's case. Each peer
 runs its case of the same workload and variant; `peer` names others instead (the best of
-several counts, since idioms differ), a dictionary names them per peer. `base` is the name
-of the raw baseline that weft-bench times in between its own runs. `target` is the ratio
-to the best peer to reach, `limit` a figure that is to be kept whatever the peers take.
-Higher is better where the unit is a rate.
+several counts, since idioms differ), a dictionary names them per peer; `peer_workload`
+where the peers' has another name. `base` is the name of the raw baseline that weft-bench
+times in between its own runs. `target` is the ratio to the best peer to reach, `limit` a
+figure that is to be kept whatever the peers take. Higher is better where the unit is a
+rate.
 """
 
 RATES = ("M/s", "k/s")
 
 
-def row(workload, variant, peer=None, target=None, base=None, limit=None):
+def row(workload, variant, peer=None, target=None, base=None, limit=None, peer_workload=None):
     return {"workload": workload, "variant": variant, "peer": peer or variant,
-            "target": target, "base": base, "limit": limit}
+            "peer_workload": peer_workload or workload, "target": target, "base": base, "limit": limit}
 
 
 def _workers(workload, prefix, **more):
@@ -75,6 +76,8 @@ ROWS = [
     *_workers("handoff", "1x1/", target=1.0, base="semaphores"),
     row("handoff", "8x8/threads", target=1.5),
     row("handoff", "8x8/tasks", target=1.0),
+    *[row("request", v, target=t, peer_workload="handoff")
+      for v, t in (("1x1/1w", 1.0), ("1x1/2w", 1.0), ("8x8/threads", 1.5), ("8x8/tasks", 1.0))],
     *_workers("fork_join", "", target=1.0),
     row("block_on", "ready/fiber", ["ready", "ready/multi"], 0.5),
     row("block_on", "ready/poll", ["ready", "ready/multi"], 0.5),

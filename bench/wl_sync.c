@@ -10,6 +10,7 @@
 #include "weft/value.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 /* --- mutex --- */
 
@@ -284,3 +285,109 @@ static const bench_case value_cases[] = {
     {.variant = "waited/2w", .run = run_value_waited, .workers = 2, .flags = BENCH_INSIDE},
 };
 BENCH_WORKLOAD(value, "set and get; spawn a fiber that sets what is awaited", value_cases);
+
+/* --- request: a channel to a server fiber, a value for the answer --- */
+
+enum { CLIENTS = 8, REQUESTS = 10000 };
+enum { ONE_THREAD, THREADS, TASKS };
+
+typedef struct request {
+    uint64_t number;
+    weft_value *reply;
+} request;
+
+typedef struct client {
+    weft_channel *ch;
+    uint64_t count;
+    double *waited; /* us, or NULL */
+    int failed;
+} client;
+
+static int serve_requests(void *p)
+{
+    request r;
+    while (weft_channel_recv(p, &r, WEFT_NEVER) == 0)
+        weft_value_set(r.reply, (void *)(uintptr_t)(r.number + 1));
+    return 0;
+}
+
+static int client_body(void *p)
+{
+    client *c = p;
+    for (uint64_t i = 0; i < c->count; i++) {
+        weft_time t0 = c->waited ? weft_now() : 0;
+        weft_value reply = WEFT_VALUE_INIT;
+        request r = {i, &reply};
+        void *answer = NULL;
+        if (weft_channel_send(c->ch, &r, WEFT_NEVER) ||
+            weft_value_wait(&reply, WEFT_NEVER, &answer) || (uintptr_t)answer != i + 1)
+            c->failed = 1;
+        if (c->waited)
+            c->waited[i] = bench_ns(t0) / 1e3;
+    }
+    return 0;
+}
+
+static void *client_thread(void *p)
+{
+    client_body(p);
+    return NULL;
+}
+
+static void run_request(bench *b, bench_sample *out)
+{
+    int n = b->c->a == ONE_THREAD ? 1 : CLIENTS;
+    uint64_t count = (uint64_t)(b->quick ? REQUESTS / 4 : REQUESTS) * (n == 1 ? 2 : 1);
+    client c[CLIENTS];
+    end server[CLIENTS], sender_end[CLIENTS];
+    double *waited = n == 1 ? bench_alloc(count * sizeof *waited) : NULL;
+    for (int i = 0; i < n; i++) {
+        c[i] = (client){.count = count, .waited = waited};
+        bench_check(weft_channel_new(sizeof(request), 128, NULL, &c[i].ch) == 0, "channel");
+        server[i].task = NULL;
+        bench_check(weft_spawn(b->rt, serve_requests, c[i].ch, NULL, &server[i].task) == 0,
+                    "weft_spawn");
+    }
+    weft_time t0 = weft_now();
+    for (int i = 0; i < n; i++) {
+        sender_end[i].task = NULL;
+        bench_check((b->c->a == TASKS
+                         ? weft_spawn(b->rt, client_body, &c[i], NULL, &sender_end[i].task)
+                         : pthread_create(&sender_end[i].thread, NULL, client_thread, &c[i])) == 0,
+                    "start a client");
+    }
+    for (int i = 0; i < n; i++)
+        join_end(&sender_end[i]);
+    out->ns = bench_ns(t0);
+    out->n = (uint64_t)n * count;
+    out->value = (double)out->n / out->ns * 1e6;
+    if (waited) {
+        out->value = out->p50_us = bench_percentile(waited, count, 0.5);
+        out->p99_us = bench_percentile(waited, count, 0.99);
+    }
+    for (int i = 0; i < n; i++) {
+        weft_channel_close(c[i].ch);
+        join_end(&server[i]);
+        weft_channel_unref(c[i].ch);
+        bench_check(!c[i].failed, "every request was answered");
+    }
+    free(waited);
+}
+
+static const bench_case request_cases[] = {
+    {.variant = "1x1/1w", .run = run_request, .unit = "us", .workers = 1, .repeats = 5},
+    {.variant = "1x1/2w", .run = run_request, .unit = "us", .workers = 2, .repeats = 5},
+    {.variant = "8x8/threads",
+     .run = run_request,
+     .unit = "k/s",
+     .workers = 2,
+     .repeats = 5,
+     .a = THREADS},
+    {.variant = "8x8/tasks",
+     .run = run_request,
+     .unit = "k/s",
+     .workers = 2,
+     .repeats = 5,
+     .a = TASKS},
+};
+BENCH_WORKLOAD(request, "requests over a channel to a fiber, answers by value", request_cases);
