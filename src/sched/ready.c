@@ -76,27 +76,43 @@ weft_task *weft__inject_pop(weft__inject *q)
 
 /* ---- Into a worker's own queue ---- */
 
-/* The ring is full: half of it and `t` go to the shared queue. */
-static void overflow(weft__worker *w, weft_task *t)
+weft_task *weft__entry_take(weft__worker *w, void *entry)
 {
-    void *batch[WEFT__RUNQ_SIZE / 2];
-    weft__fifo out;
-    weft__fifo_init(&out);
-    uint32_t n = weft__runq_grab(&w->runq, batch, WEFT__RUNQ_SIZE / 2);
-    for (uint32_t i = 0; i < n; i++)
-        weft__fifo_push(&out, &((weft_task *)batch[i])->parker.link);
-    weft__fifo_push(&out, &t->parker.link);
-    inject(&w->rt->inject, &out, n + 1);
+    weft_task *t = (weft_task *)((uintptr_t)entry & ~(uintptr_t)1);
+    if (WEFT__LIKELY(t == entry) || weft__task_claim_start(t, w->solo))
+        return t;
+    weft__task_unref_here(w, t); /* its joiner was faster */
+    return NULL;
 }
 
-static void queue(weft__worker *w, weft_task *t)
+/* The ring is full, or the deque can't grow: what can be linked goes to the shared queue. */
+static void overflow(weft__worker *w, void *entry)
+{
+    void *batch[WEFT__RUNQ_SIZE / 2 + 1];
+    weft__fifo out;
+    weft__fifo_init(&out);
+    uint32_t count = 0;
+    uint32_t n = w->solo ? 0 : weft__runq_grab(&w->runq, batch, WEFT__RUNQ_SIZE / 2);
+    batch[n++] = entry;
+    for (uint32_t i = 0; i < n; i++) {
+        weft_task *t = weft__entry_take(w, batch[i]);
+        if (t) {
+            weft__fifo_push(&out, &t->parker.link);
+            count++;
+        }
+    }
+    inject(&w->rt->inject, &out, count);
+}
+
+static void queue(weft__worker *w, void *entry)
 {
     if (w->solo) {
-        weft__fifo_push(&w->fifo, &t->parker.link);
+        if (WEFT__UNLIKELY(!weft__deque_push(&w->fifo, entry)))
+            overflow(w, entry);
         return;
     }
-    if (WEFT__UNLIKELY(!weft__runq_push(&w->runq, t)))
-        overflow(w, t);
+    if (WEFT__UNLIKELY(!weft__runq_push(&w->runq, entry)))
+        overflow(w, entry);
     if (w->current)
         weft__notify(w->rt);
     else
@@ -106,11 +122,11 @@ static void queue(weft__worker *w, weft_task *t)
 /* `t` is next; who was next is queued. */
 static void put_next(weft__worker *w, weft_task *t)
 {
-    void *old = atom_load_rlx(&w->next);
+    void *old = atom_load_rlx(&w->next), *entry = weft__entry(t);
     if (w->solo || !old)
-        atom_store_rel(&w->next, t); /* pairs with a watcher's exchange */
+        atom_store_rel(&w->next, entry); /* pairs with a watcher's exchange */
     else
-        old = atom_xchg_ar(&w->next, t);
+        old = atom_xchg_ar(&w->next, entry);
     if (!w->solo)
         weft__ensure_watcher(w); /* thieves do not see it */
     if (old)
@@ -164,9 +180,9 @@ void weft__ready_woken(weft_task *t)
             put_next(w, t);
         } else {
             /* One of a batch of events: by its turn the end of its stack will be here. */
-            if (!(t->flags & WEFT__TASK_POLL) && t->u.f.strand)
-                __builtin_prefetch(&t->u.f.strand->context, 1);
-            queue(w, t);
+            if (weft__task_is_fiber(t) && weft__task_strand(t))
+                __builtin_prefetch(&weft__task_strand(t)->context, 1);
+            queue(w, weft__entry(t));
         }
     }
 }
@@ -180,5 +196,5 @@ void weft__ready_spawned(weft__worker *w, weft_task *t)
 void weft__ready_tail(weft__worker *w, weft_task *t)
 {
     if (!special(w->rt, w, t))
-        queue(w, t);
+        queue(w, weft__entry(t));
 }

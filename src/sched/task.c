@@ -186,7 +186,9 @@ int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_option
     }
     t->body.fiber = fn;
     t->u.f.arg = arg;
-    t->u.f.strand = NULL;
+    /* From outside, for the special queues, or to start late: not for joiners. */
+    bool linked = !w || (options && (options->flags || options->at));
+    atom_store_rlx(&t->u.f.strand, linked ? WEFT__STRAND_TAKEN : WEFT__STRAND_QUEUED);
     task_init(t, rt, w, options, ret_task ? WEFT__TASK_HANDLE : 0);
     scope_commit(t, x);
     spawn_commit(rt, w, t, ret_task);
@@ -269,16 +271,58 @@ static void join_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
 
 const weft__waitable_ops weft__join_ops = {"join", join_try, join_link, join_unlink};
 
+/* Takes the child's entry out of its queue if that is where the last thing spawned here
+ * lies; otherwise it stays behind as a tombstone. */
+static bool entry_removed(weft__worker *w, weft_task *t)
+{
+    void *entry = (void *)((uintptr_t)t | 1u);
+    if (atom_load_rlx(&w->next) == entry) {
+        if (!w->solo)
+            return atom_cas_acq(&w->next, &entry, NULL);
+        atom_store_rlx(&w->next, NULL);
+        return true;
+    }
+    return w->solo && weft__deque_pop_tail(&w->fifo, entry);
+}
+
+/* The child has not started and waits in a queue: it runs next, in place of whatever the
+ * worker would pick, when the caller suspends. */
+static bool direct(weft__worker *w, weft_task *t, weft_time deadline)
+{
+    if (!w || !w->current || w->rt != t->rt || deadline == WEFT_TRY || w->directed ||
+        !weft__task_is_fiber(t) || !weft__task_is_fiber(weft__task_of(w->current)) ||
+        !weft__task_claim_start(t, w->solo))
+        return false;
+    if (!entry_removed(w, t))
+        atom_add_rlx(&t->refs, 1u); /* the tombstone's; ours keeps the task meanwhile */
+    w->directed = t;
+    return true;
+}
+
+/* The caller has returned without suspending: the child waits its turn again. */
+static void undirect(weft_task *t)
+{
+    weft__worker *w = weft__worker_self();
+    if (w->directed == t) {
+        w->directed = NULL;
+        weft__ready_tail(w, t);
+    }
+}
+
 int weft_task_join(weft_task *t, weft_time deadline, int *ret_result)
 {
     if (!t)
         return -EINVAL;
-    if (weft_task_self() == t)
+    weft__worker *w = weft__worker_self();
+    if (w && w->current == &t->parker)
         return -EDEADLK;
     if (weft__forked(t->rt) && !weft_task_done(t))
         return -ENXIO;
     weft__wait_node n = {0};
+    bool directed = direct(w, t, deadline);
     int r = weft__wait_on(&weft__join_ops, t, &t->lock, &n, deadline);
+    if (directed)
+        undirect(t);
     if (r == 0 && ret_result)
         *ret_result = t->result;
     return r;
@@ -331,6 +375,12 @@ static void slot_free(weft__worker *w, weft_task *t)
 static bool last_reference(weft_task *t)
 {
     return (atom_sub_ar(&t->refs, 1u) & WEFT__TASK_REFS) == 1;
+}
+
+void weft__task_unref_here(weft__worker *w, weft_task *t)
+{
+    if (last_reference(t))
+        slot_free(w, t);
 }
 
 void weft__task_drop(weft__worker *w, weft_task *t)

@@ -8,7 +8,8 @@
  *
  * Who may touch what
  *   parker          see wait.h; its link is the queue's that the ready task is in
- *   u.f.strand      the worker that runs the task; set when it first runs
+ *   u.f.strand      before the first run, by compare-and-swap where a joiner may race with
+ *                   the queue (below); then by the worker that runs the task
  *   body, u.f.arg, rt, flags, home     set by spawn; flags change only in the hands of the
  *                   running task and the scheduler, who alone read them
  *   own             the worker that runs the task
@@ -55,6 +56,16 @@ enum {
     WEFT__OWN_WAITED = 8, /* LATE, and the wait for the start has begun */
 };
 
+/* What u.f.strand says of a fiber that has not run yet.
+ *
+ * A joiner may take a child that waits in a queue of pointers (next, a ring, a deque) and
+ * run it at once: depth first, while the stack is warm. Joiner and queue decide by the
+ * swap QUEUED -> TAKEN. If the joiner wins, the entry stays behind as a tombstone, with a
+ * reference of its own, and whoever pops it drops it (weft__entry_take). In the queues that link
+ * tasks (inject, high, pinned) there can be no tombstone, so tasks there are TAKEN already. */
+#define WEFT__STRAND_QUEUED NULL
+#define WEFT__STRAND_TAKEN  ((void *)1)
+
 /* In `refs`, above the count. */
 #define WEFT__TASK_DONE    0x80000000u /* the body has ended */
 #define WEFT__TASK_COUNTED 0x40000000u /* HANDLE, where other threads may read it */
@@ -77,7 +88,7 @@ struct weft_task {
     union {
         struct {
             void *arg;
-            weft__strand *strand; /* NULL until it first runs */
+            weft__aptr strand; /* weft__strand *, or one of the states below */
         } f;
         void *box;
         char state[WEFT__POLL_INLINE];
@@ -112,6 +123,49 @@ static inline weft_task *weft__task_of(weft__parker *p)
 static inline weft_task *weft__task_of_link(weft__slink *l)
 {
     return weft__container(l, weft_task, parker.link);
+}
+
+static inline bool weft__task_is_fiber(const weft_task *t)
+{
+    return !(t->flags & WEFT__TASK_POLL);
+}
+
+/* The strand of a fiber that runs or has run; NULL before. Its runner's. */
+static inline weft__strand *weft__task_strand(const weft_task *t)
+{
+    void *s = atom_load_rlx(&t->u.f.strand);
+    return s == WEFT__STRAND_TAKEN ? NULL : s;
+}
+
+/* Takes a fiber that is in a queue of pointers; false: somebody else has, or will. Its
+ * body was published with the queue or the handle. In a solo runtime only its one worker
+ * can get here, so a store will do. */
+static inline bool weft__task_claim_start(weft_task *t, bool solo)
+{
+    void *queued = WEFT__STRAND_QUEUED;
+    if (atom_load_rlx(&t->u.f.strand) != WEFT__STRAND_QUEUED)
+        return false;
+    if (!solo)
+        return atom_cas_ar(&t->u.f.strand, &queued, WEFT__STRAND_TAKEN);
+    atom_store_rlx(&t->u.f.strand, WEFT__STRAND_TAKEN);
+    return true;
+}
+
+/* A fiber that runs for the first time, now. */
+static inline bool weft__task_is_fresh(const weft_task *t)
+{
+    return !(t->flags & (WEFT__TASK_POLL | WEFT__TASK_LATE)) && !weft__task_strand(t);
+}
+
+/* What stands in a queue of pointers for `t`: the task, and in the lowest bit whether this
+ * entry is for a first run that a joiner may take. For whoever puts it there. */
+static inline void *weft__entry(weft_task *t)
+{
+    if (!(t->flags & WEFT__TASK_HANDLE) || !weft__task_is_fresh(t))
+        return t;
+    if (atom_load_rlx(&t->u.f.strand) == WEFT__STRAND_TAKEN)
+        atom_store_rlx(&t->u.f.strand, WEFT__STRAND_QUEUED);
+    return (void *)((uintptr_t)t | 1u);
 }
 
 /* ---- Slabs ---- */

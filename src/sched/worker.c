@@ -28,7 +28,7 @@
 #define CLOCK_EVERY 16u
 #define LOOK_QUICK  (100 * WEFT_USEC)
 #define LOOK_LONG   (500 * WEFT_USEC)
-#define NEXT_LIMIT  3u /* times in a row that `next` goes before the queue */
+#define NEXT_LIMIT  3u /* times in a row that `next` goes before the queue, at least */
 #define HIGH_LIMIT  8u /* times in a row that a task of high priority goes first */
 #define STEAL_BATCH (WEFT__RUNQ_SIZE / 2)
 
@@ -58,23 +58,23 @@ static WEFT__NOINLINE weft__worker *be_worker(weft__worker *w)
 
 static weft_task *take_next(weft__worker *w)
 {
-    void *t = atom_load_rlx(&w->next);
-    if (t) {
-        if (w->solo)
-            atom_store_rlx(&w->next, NULL);
-        else
-            t = atom_xchg_acq(&w->next, NULL); /* a watcher may have been faster */
-    }
-    return t;
+    void *entry = atom_load_rlx(&w->next);
+    if (!entry)
+        return NULL;
+    if (w->solo)
+        atom_store_rlx(&w->next, NULL);
+    else if (!(entry = atom_xchg_acq(&w->next, NULL)))
+        return NULL; /* a watcher was faster */
+    return weft__entry_take(w, entry);
 }
 
 static weft_task *take_queued(weft__worker *w)
 {
-    if (w->solo) {
-        weft__slink *l = weft__fifo_pop(&w->fifo);
-        return l ? weft__task_of_link(l) : NULL;
-    }
-    return weft__runq_pop(&w->runq);
+    void *entry;
+    weft_task *t = NULL;
+    while (!t && (entry = w->solo ? weft__deque_pop(&w->fifo) : weft__runq_pop(&w->runq)) != NULL)
+        t = weft__entry_take(w, entry);
+    return t;
 }
 
 static weft_task *take_pinned(weft__worker *w)
@@ -89,7 +89,7 @@ static weft_task *pick_own(weft__worker *w, uint64_t tick)
     weft_task *t;
     if (WEFT__UNLIKELY(!weft__fifo_empty(&w->pinned)) && (tick & 1u))
         return take_pinned(w);
-    if (w->next_streak < NEXT_LIMIT && (t = take_next(w)) != NULL) {
+    if (w->next_streak < w->next_limit && (t = take_next(w)) != NULL) {
         w->next_streak++;
         return t;
     }
@@ -152,9 +152,10 @@ static void make_current(weft__worker *w, weft_task *t)
 /* The context that continues with `t`: its own if it has one, else the main flow's. */
 static weft__context *destination(weft__worker *w, weft_task *t)
 {
-    if (WEFT__LIKELY(t && !(t->flags & WEFT__TASK_POLL) && t->u.f.strand)) {
+    weft__strand *s = t && weft__task_is_fiber(t) ? weft__task_strand(t) : NULL;
+    if (WEFT__LIKELY(s != NULL)) {
         make_current(w, t);
-        return &t->u.f.strand->context;
+        return &s->context;
     }
     w->handoff = t;
     w->current = NULL;
@@ -166,9 +167,10 @@ static weft__context *destination(weft__worker *w, weft_task *t)
  * nothing done: called by the main flow itself, and there is no stack for `t`. */
 static bool go_to(weft__worker *w, weft__context *from, weft_task *t)
 {
-    if (t && !(t->flags & (WEFT__TASK_POLL | WEFT__TASK_LATE)) && !t->u.f.strand) {
-        weft__strand *s = t->u.f.strand = strand_new(w);
+    if (t && weft__task_is_fresh(t)) {
+        weft__strand *s = strand_new(w);
         if (WEFT__LIKELY(s != NULL)) {
+            atom_store_rlx(&t->u.f.strand, s);
             s->stack->owner = atom_load_rlx(&t->name);
             make_current(w, t);
             weft__context_run(from, &s->context, s->stack->low, strand_room(s->stack), fiber_main,
@@ -204,7 +206,7 @@ static inline void arrived(weft__worker *w)
         weft__ready_tail(w, t);
         break;
     case WEFT__AFTER_END:
-        strand_free(w, t->u.f.strand);
+        strand_free(w, weft__task_strand(t));
         weft__task_drop(w, t);
         break;
     }
@@ -215,7 +217,9 @@ static void leave(weft__worker *w, weft_task *t, enum weft__after after)
 {
     w->after = after;
     w->after_task = t;
-    go_to(w, &t->u.f.strand->context, pick(w));
+    weft_task *n = w->directed;
+    w->directed = NULL;
+    go_to(w, &weft__task_strand(t)->context, n ? n : pick(w));
     arrived(weft__worker_self());
 }
 
@@ -234,9 +238,8 @@ static weft__context *fiber_main(void *arg)
         w = weft__worker_self();
         weft__task_end(w, t, result);
         weft_task *n = pick(w);
-        if (n && !(n->flags & (WEFT__TASK_POLL | WEFT__TASK_LATE)) && !n->u.f.strand &&
-            !w->census) {
-            n->u.f.strand = strand;
+        if (n && weft__task_is_fresh(n) && !w->census) {
+            atom_store_rlx(&n->u.f.strand, strand);
             strand->stack->owner = atom_load_rlx(&n->name);
             make_current(w, n);
             weft__task_drop(w, t);
@@ -270,18 +273,21 @@ static void task_yield(weft__parker *self)
         return;
     }
     weft__worker *w = weft__worker_self();
-    if (!w->solo || t->flags & (WEFT_PINNED | WEFT_HIGH)) {
+    if (!w->solo || w->directed || t->flags & (WEFT_PINNED | WEFT_HIGH)) {
         leave(w, t, WEFT__AFTER_YIELD);
         return;
     }
     /* Nobody else sees this queue, so it may hold a fiber that is still running. */
-    weft__fifo_push(&w->fifo, &self->link);
+    if (!weft__deque_push(&w->fifo, t)) {
+        make_current(w, t); /* no memory to queue it: goes on */
+        return;
+    }
     weft_task *n = pick(w);
     if (n == t) {
         make_current(w, t);
         return;
     }
-    go_to(w, &t->u.f.strand->context, n);
+    go_to(w, &weft__task_strand(t)->context, n);
     arrived(weft__worker_self());
 }
 
@@ -381,6 +387,9 @@ static void adapt(weft__worker *w)
         w->look_every *= 2;
     else if (took > LOOK_LONG)
         w->look_every = took > 4 * LOOK_LONG ? 1 : w->look_every > 1 ? w->look_every / 2 : 1;
+    /* Alone, as long as a look around lasts: what a task spawned or woke runs depth first,
+     * and the queue waits for some microseconds. Thieves need it fuller. */
+    w->next_limit = w->solo && w->look_every > NEXT_LIMIT ? w->look_every : NEXT_LIMIT;
     w->now = now;
     w->look_at = atom_load_rlx(&w->tick) + w->look_every;
     if (WEFT__UNLIKELY(w->look_at > w->turn_end))
@@ -460,13 +469,8 @@ static weft_task *take_shared(weft__worker *w)
     }
     weft__release(&q->lock);
     weft__slink *first = weft__fifo_pop(&batch);
-    if (w->solo) {
-        weft__fifo_splice(&w->fifo, &batch);
-    } else {
-        weft__slink *l;
-        while ((l = weft__fifo_pop(&batch)) != NULL)
-            WEFT__CHECK(weft__runq_push(&w->runq, weft__task_of_link(l)));
-    }
+    for (weft__slink *l; (l = weft__fifo_pop(&batch)) != NULL;)
+        weft__ready_tail(w, weft__task_of_link(l));
     return first ? weft__task_of_link(first) : NULL;
 }
 
@@ -478,12 +482,15 @@ static weft_task *steal_from(weft__worker *w, weft__worker *v)
         WEFT__CHECK(weft__runq_push(&w->runq, batch[i])); /* empty before: a searcher's */
     if (n) {
         weft__count(&w->steals);
-        return batch[0];
+        weft_task *t = weft__entry_take(w, batch[0]);
+        return t ? t : take_queued(w);
     }
     /* Its next task waits behind one that has been running for a watcher's round. */
     if (w->rescue && atom_load_rlx(&v->seen_tick) == atom_load_rlx(&v->tick) &&
-        atom_load_rlx(&v->next))
-        return atom_xchg_acq(&v->next, NULL);
+        atom_load_rlx(&v->next)) {
+        void *entry = atom_xchg_acq(&v->next, NULL);
+        return entry ? weft__entry_take(w, entry) : NULL;
+    }
     return NULL;
 }
 
@@ -631,7 +638,7 @@ void weft__worker_loop(weft__worker *w)
 
 bool weft__worker_has_own(weft__worker *w)
 {
-    return w->handoff || atom_load_rlx(&w->next) || !weft__fifo_empty(&w->fifo) ||
+    return w->handoff || atom_load_rlx(&w->next) || !weft__deque_empty(&w->fifo) ||
            !weft__fifo_empty(&w->pinned) || !weft__fifo_empty(&w->starved);
 }
 
@@ -639,7 +646,9 @@ weft_task *weft__worker_give_up(weft__worker *w)
 {
     weft_task *t = w->handoff;
     w->handoff = NULL;
-    if (t || (t = take_next(w)) != NULL || (t = take_queued(w)) != NULL)
+    while (!t && atom_load_rlx(&w->next))
+        t = take_next(w); /* NULL for a tombstone */
+    if (t || (t = take_queued(w)) != NULL)
         return t;
     weft__slink *l = weft__fifo_pop(&w->starved);
     return l ? weft__task_of_link(l) : NULL;
@@ -691,6 +700,9 @@ void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number
 
 void weft__worker_fini(weft__worker *w)
 {
+    while (weft__worker_give_up(w)) /* tombstones are dropped on the way; there is nothing else */
+        ;
+    weft__deque_fini(&w->fifo);
     weft__stack_cache_fini(&w->stacks);
     weft__task_cache_fini(&w->tasks, &w->rt->depot);
 }

@@ -11,6 +11,7 @@
  *             has been stuck in one task
  *   runq      the owner, thieves
  *   fifo      solo runtimes only (one worker): in place of the ring, no atomics
+ *   directed  a child that its joiner runs at once (task.h)
  *   inject    anybody, under its lock; also the overflow of the ring
  *   high      anybody; before everything else
  *   pinned    the owner only; others put into inbox under its lock
@@ -27,6 +28,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "sched/deque.h"
 #include "sched/driver.h"
 #include "sched/idle.h"
 #include "sched/runq.h"
@@ -65,6 +67,7 @@ typedef struct weft__worker {
     weft__aptr next;
     weft__a32 inbox_count;
     uint32_t next_streak; /* how often `next` was taken in a row */
+    uint32_t next_limit;  /* how often it may be */
     weft__a64 tick;       /* times a task was given this worker; others read it to see progress */
     uint64_t look_at;     /* tick at which the main flow looks around next */
     uint64_t turn_end;    /* host-driven: tick at which the turn's budget is spent */
@@ -79,8 +82,9 @@ typedef struct weft__worker {
     bool rescue;     /* a watcher found a stuck worker: its next task may be taken */
     enum weft__after after;
     weft_task *after_task;
-    weft_task *handoff; /* what the main flow runs next */
-    weft__fifo fifo;
+    weft_task *handoff;  /* what the main flow runs next */
+    weft_task *directed; /* a child whose start the running fiber has claimed, to run next */
+    weft__deque fifo;
     weft__fifo pinned;
     weft__context main;
     weft__stack_cache stacks;
@@ -201,6 +205,7 @@ void weft__ready_woken(weft_task *t);                    /* from anywhere */
 void weft__ready_spawned(weft__worker *w, weft_task *t); /* from a task on w */
 void weft__ready_tail(weft__worker *w, weft_task *t);    /* behind the others */
 void weft__inject_many(struct weft_runtime *rt, weft__fifo *tasks, uint32_t count);
+weft_task *weft__entry_take(weft__worker *w, void *entry); /* NULL: it was a tombstone */
 void weft__wake_sleeper(struct weft_runtime *rt, weft__sleeper *s);
 void weft__notify(struct weft_runtime *rt);
 weft_task *weft__inject_pop(weft__inject *q);
@@ -229,6 +234,7 @@ int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_option
 int weft__spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
                      const weft_spawn_options *options, weft_task **ret_task,
                      struct weft_scope *scope);
+void weft__task_unref_here(weft__worker *w, weft_task *t);
 void weft__task_end(weft__worker *w, weft_task *t, int result); /* wakes joiners */
 void weft__task_drop(weft__worker *w, weft_task *t);            /* the runtime's reference */
 uint64_t weft__alive(struct weft_runtime *rt);
