@@ -90,8 +90,9 @@ WEFT_API int weft_runtime_attach(weft_runtime *rt, weft_time deadline);
  * deadline  absolute, ns; WEFT_TRY does not wait
  *
  * Returns the number of tasks still alive, 0 when all have ended; -EINVAL (NULL);
- * -EDEADLK (called from a task of this runtime with a deadline that waits);
- * -ENXIO (inherited through fork).
+ * -EDEADLK (called from a task of this runtime with a deadline that waits); -EPERM
+ * (called from a poll function with a deadline that waits); -ENXIO (inherited through
+ * fork).
  * Callable from: any thread, tasks of other runtimes. */
 WEFT_API int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline);
 

@@ -323,6 +323,8 @@ int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline)
             weft__crew_send_home(rt);
             return 0;
         }
+        if (r == -EPERM)
+            return r;
         if (r == -ECANCELED || until == deadline) {
             uint64_t left = weft__alive(rt);
             return left > INT32_MAX ? INT32_MAX : (int)left;
@@ -348,6 +350,10 @@ weft_runtime *weft_runtime_free(weft_runtime *rt)
     weft__worker *w = weft__worker_self();
     WEFT__CHECK(!w || w->rt != rt); /* a worker cannot join itself */
     if (!weft__forked(rt)) {
+        /* A poll function cannot wait as a task; its thread can, and has to in any case
+         * while others are joined. */
+        bool poll = atom_load_rlx(&weft__self()->cancel) & WEFT__NOPARK;
+        weft__parker **slot = poll ? weft__self_slot(NULL) : NULL;
         finish_alone(rt);
         while (weft_runtime_shutdown(rt, WEFT_NEVER) != 0) {
             /* The caller is a cancelled task: shielded, for this must not be left half done. */
@@ -359,6 +365,8 @@ weft_runtime *weft_runtime_free(weft_runtime *rt)
         }
         if (!rt->driven)
             weft__crew_stop(rt);
+        if (poll)
+            weft__self_slot(slot);
     }
     runtime_destroy(rt);
     return NULL;
