@@ -15,7 +15,7 @@
  *   C1  length + reserved + room == capacity.
  *   C2  length > 0 => nobody waits to receive or to find it readable.
  *   C3  room > 0   => nobody waits to send, to reserve or to find it writable.
- *   C4  closed     => nobody new waits; who still does belongs to the close.
+ *   C4  closed     => the queues are empty: who still waits is in a list of the close.
  *   C5  sent == received + length: an item counts as sent in the step that puts it
  *       into the ring or into the hands of a claimed receiver, and a waiting sender's
  *       item moves only in the step that has claimed the sender. So the outcome of
@@ -69,6 +69,8 @@ static void weft__channel_check(const weft_channel *ch)
     WEFT__ASSERT(ch->sent >= ch->length);
     WEFT__ASSERT(ch->receivers_waiting > 0 || weft__list_empty(&ch->receivers));
     WEFT__ASSERT(ch->senders_waiting > 0 || weft__list_empty(&ch->senders));
+    WEFT__ASSERT(!(ch->flags & CLOSED) ||
+                 (weft__list_empty(&ch->senders) && weft__list_empty(&ch->receivers))); /* C4 */
 }
 
 /* ---- Items ---- */
@@ -139,7 +141,7 @@ static WEFT__NOINLINE void tell_watchers_locked(weft_channel *ch, weft__list *q,
 /* A place has become free: the first who waits for one gets it. */
 static inline void give_place_locked(weft_channel *ch, weft__wakes *wakes)
 {
-    if (WEFT__UNLIKELY(!weft__list_empty(&ch->senders)) && !(ch->flags & CLOSED)) {
+    if (WEFT__UNLIKELY(!weft__list_empty(&ch->senders))) {
         weft__wait_node *n = claim_sender_locked(ch);
         if (n) {
             if (n->arg == RESERVE)

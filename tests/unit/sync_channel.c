@@ -307,6 +307,35 @@ static void readiness_is_true(void **state)
     weft_channel_unref(ch);
 }
 
+/* An item sent into a reserved place goes to a receiver that waits, and then the
+ * place is free again. */
+static void *recv_one(void *arg)
+{
+    uint64_t x = 0;
+    assert_int_equal(weft_channel_recv(arg, &x, WEFT_NEVER), 0);
+    assert_int_equal(x, 9);
+    return NULL;
+}
+
+static void reserved_item_meets_receiver(void **state)
+{
+    (void)state;
+    weft_channel *ch = channel(sizeof(uint64_t), 2);
+    weft_channel_stats s = {0};
+    pthread_t t;
+    uint64_t x = 9;
+    assert_int_equal(weft_channel_reserve(ch, WEFT_TRY), 0);
+    pthread_create(&t, NULL, recv_one, ch);
+    while (s.receivers_waiting == 0)
+        assert_int_equal(weft_channel_get_stats(ch, &s), 0);
+    assert_int_equal(weft_channel_send_reserved(ch, &x), 0);
+    assert_int_equal(weft_channel_send(ch, &x, WEFT_TRY), 0);
+    assert_int_equal(weft_channel_send(ch, &x, WEFT_TRY), 0);
+    assert_int_equal(weft_channel_send(ch, &x, WEFT_TRY), -EAGAIN);
+    pthread_join(t, NULL);
+    weft_channel_unref(ch);
+}
+
 /* ---- The ledger ---- */
 
 enum { SENDERS = 3, RECEIVERS = 3, PARTIES = SENDERS + RECEIVERS, TRIES = 6000 };
@@ -427,11 +456,17 @@ static void ledger_balances(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments),          cmocka_unit_test(one_thread),
-        cmocka_unit_test(item_sizes),         cmocka_unit_test(close_drains),
-        cmocka_unit_test(rest_is_dropped),    cmocka_unit_test(batches),
-        cmocka_unit_test(reservations),       cmocka_unit_test(order_is_kept),
-        cmocka_unit_test(batches_keep_order), cmocka_unit_test(readiness_is_true),
+        cmocka_unit_test(arguments),
+        cmocka_unit_test(one_thread),
+        cmocka_unit_test(item_sizes),
+        cmocka_unit_test(close_drains),
+        cmocka_unit_test(rest_is_dropped),
+        cmocka_unit_test(batches),
+        cmocka_unit_test(reservations),
+        cmocka_unit_test(order_is_kept),
+        cmocka_unit_test(batches_keep_order),
+        cmocka_unit_test(readiness_is_true),
+        cmocka_unit_test(reserved_item_meets_receiver),
         cmocka_unit_test(ledger_balances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,7 +53,7 @@ struct request {
     weft_semaphore *s;
     unsigned n;
     weft__aptr parker;
-    weft__a32 asked, ended;
+    weft__a32 asked, may_end; /* its parker lives until may_end */
     int result;
     weft_time deadline;
 };
@@ -64,7 +64,7 @@ static void *acquirer(void *arg)
     atom_store_rel(&q->parker, weft__self());
     atom_store_rel(&q->asked, 1u);
     q->result = weft_semaphore_acquire(q->s, q->n, q->deadline);
-    atom_store_rel(&q->ended, 1u);
+    wait_until(&q->may_end, 1);
     return NULL;
 }
 
@@ -96,6 +96,8 @@ static void leaving_head_lets_others_in(void **state)
         wait_until_parked(&small);
         if (how)
             weft__cancel(atom_load_acq(&big.parker));
+        atom_store_rel(&big.may_end, 1u);
+        atom_store_rel(&small.may_end, 1u);
         pthread_join(t[0], NULL);
         pthread_join(t[1], NULL);
         assert_int_equal(big.result, how ? -ECANCELED : -ETIMEDOUT);
@@ -328,6 +330,8 @@ static void *cond_waiter(void *arg, bool is_victim)
         atom_store_rel(&w->victim, weft__self());
     for (uint32_t round = 1; round <= CANCEL_ROUNDS; round++) {
         wait_until(&w->round, round);
+        if (is_victim == (round % 2 == 0)) /* in odd rounds the victim is the first */
+            wait_until(&w->waiting, 2 * round - 1);
         assert_int_equal(weft_mutex_lock(&w->m, WEFT_NEVER), 0);
         atom_add_ar(&w->waiting, 1u); /* under the mutex: nobody signals before the wait */
         int r = weft_cond_wait(&w->c, &w->m, WEFT_NEVER);
@@ -473,6 +477,49 @@ static void barrier(void **state)
     assert_int_equal(atom_load_acq(&mt.leaders), BARRIER_ROUNDS);
 }
 
+/* A party whose deadline has passed, but which has not yet left when the last one
+ * arrives, was counted: it must not say that it timed out. The test keeps it from
+ * leaving by holding the barrier's own lock. */
+struct late {
+    weft_barrier b;
+    weft__aptr parker;
+    weft__a32 may_end; /* its parker lives until then */
+    int result;
+};
+
+static void *late_party(void *arg)
+{
+    struct late *l = arg;
+    atom_store_rel(&l->parker, weft__self());
+    l->result = weft_barrier_wait(&l->b, weft_after(2 * WEFT_MSEC));
+    wait_until(&l->may_end, 1);
+    return NULL;
+}
+
+static void barrier_counts_who_has_not_left(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 30; i++) {
+        struct late l = {.b = WEFT_BARRIER_INIT(2)};
+        weft__lock *lock = (weft__lock *)(void *)&l.b.weft__lock;
+        pthread_t t;
+        pthread_create(&t, NULL, late_party, &l);
+        while (!atom_load_acq(&l.parker))
+            sched_yield();
+        weft__parker *p = atom_load_acq(&l.parker);
+        while ((atom_load_acq(&p->word) & WEFT__WAIT_PHASE) == WEFT__WAIT_IDLE)
+            sched_yield();
+        weft__acquire(lock);
+        while ((atom_load_acq(&p->word) & WEFT__WAIT_PHASE) != WEFT__WAIT_CLAIMED)
+            sched_yield();
+        weft__release(lock);
+        int r = weft_barrier_wait(&l.b, WEFT_TRY);
+        atom_store_rel(&l.may_end, 1u);
+        pthread_join(t, NULL);
+        assert_true(r == 1 ? l.result == 0 : r == -EAGAIN && l.result == -ETIMEDOUT);
+    }
+}
+
 static void *set_value(void *arg)
 {
     weft__sleep(weft_after(2 * WEFT_MSEC));
@@ -532,6 +579,7 @@ int main(void)
         cmocka_unit_test(cancelled_waiter_keeps_no_signal),
         cmocka_unit_test(once),
         cmocka_unit_test(barrier),
+        cmocka_unit_test(barrier_counts_who_has_not_left),
         cmocka_unit_test(value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,35 +192,53 @@ static void cancelled_waiter_keeps_no_wake(void **state)
     assert_int_equal(weft_mutex_fini(&p.m), 0);
 }
 
-/* A thread that takes the mutex again at once cannot keep another out for ever. */
-struct greedy {
+/* A waiter that was woken and found the mutex taken again, after it has waited for
+ * more than a millisecond, is handed the mutex by the next unlock: nobody else can
+ * take it in between. */
+struct starved {
     weft_mutex m;
-    weft__a32 stop;
+    weft__aptr parker;
 };
 
-static void *hog(void *arg)
+static void *wait_long(void *arg)
 {
-    struct greedy *g = arg;
-    while (!atom_load_acq(&g->stop)) {
-        assert_int_equal(weft_mutex_lock(&g->m, WEFT_NEVER), 0);
-        usleep(200);
-        assert_int_equal(weft_mutex_unlock(&g->m), 0);
-    }
+    struct starved *s = arg;
+    atom_store_rel(&s->parker, weft__self());
+    assert_int_equal(weft_mutex_lock(&s->m, WEFT_NEVER), 0);
+    weft__sleep(weft_after(WEFT_MSEC));
+    assert_int_equal(weft_mutex_unlock(&s->m), 0);
     return NULL;
+}
+
+static bool parked(weft__aptr *parker)
+{
+    weft__parker *p = atom_load_acq(parker);
+    return p && (atom_load_acq(&p->word) & (WEFT__WAIT_PHASE | WEFT__WAIT_PARKED)) ==
+                    (WEFT__WAIT_WAITING | WEFT__WAIT_PARKED);
 }
 
 static void starving_waiter_is_served(void **state)
 {
     (void)state;
-    struct greedy g = {.m = WEFT_MUTEX_INIT};
-    pthread_t t;
-    pthread_create(&t, NULL, hog, &g);
-    for (int i = 0; i < 20; i++) {
-        assert_int_equal(weft_mutex_lock(&g.m, weft_after(10 * WEFT_SEC)), 0);
-        assert_int_equal(weft_mutex_unlock(&g.m), 0);
+    for (int handed = 0, tries = 0; handed < 5; tries++) {
+        struct starved s = {.m = WEFT_MUTEX_INIT};
+        pthread_t t;
+        assert_int_equal(weft_mutex_lock(&s.m, WEFT_NEVER), 0);
+        pthread_create(&t, NULL, wait_long, &s);
+        while (!parked(&s.parker))
+            sched_yield();
+        weft__sleep(weft_after(3 * WEFT_MSEC));
+        assert_int_equal(weft_mutex_unlock(&s.m), 0); /* wakes it */
+        if (weft_mutex_lock(&s.m, WEFT_TRY) == 0) {   /* and barges, most of the time */
+            while (!parked(&s.parker))
+                sched_yield();
+            assert_int_equal(weft_mutex_unlock(&s.m), 0);
+            assert_int_equal(weft_mutex_lock(&s.m, WEFT_TRY), -EAGAIN);
+            handed++;
+        }
+        pthread_join(t, NULL);
+        assert_true(tries < 1000);
     }
-    atom_store_rel(&g.stop, 1u);
-    pthread_join(t, NULL);
 }
 
 /* The last user frees the object that holds the mutex, right after its unlock. */

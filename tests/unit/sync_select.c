@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/sys.h"
-#include "wait/wait.h"
+#include "wait/select.h"
 #include "weft/channel.h"
 #include "weft/event.h"
 #include "weft/select.h"
@@ -350,6 +350,89 @@ static void selects_meet(void **state)
     weft_channel_unref(tb.ch[1]);
 }
 
+/* ---- Locks taken in any order of the cases do not deadlock ---- */
+
+enum { WIDE = 40 };
+
+struct wide {
+    weft_channel *ch[WIDE];
+    weft__a32 next;
+};
+
+static void *select_wide(void *arg)
+{
+    struct wide *wd = arg;
+    uint32_t me = atom_add_rlx(&wd->next, 1u);
+    for (uint32_t round = 0; round < 3000; round++) {
+        /* Another order for each thread and round, few cases and many, and each
+         * channel several times: a lock that is not next to its like would be taken
+         * twice. */
+        uint32_t n = round % 2 ? WIDE : 7, of = round % 2 ? WIDE / 2 : 3, step = me % 2 ? 7 : 13;
+        uint64_t items[WIDE];
+        weft_select_case cases[WIDE];
+        for (uint32_t i = 0; i < n; i++)
+            cases[i] = weft_case_recv(wd->ch[(i * step + round) % of], &items[i]);
+        /* Past step 1, at once out of the wait again. */
+        assert_int_equal(weft_select(cases, n, 0, weft_now() + 3000), -ETIMEDOUT);
+    }
+    return NULL;
+}
+
+static void no_order_deadlocks(void **state)
+{
+    (void)state;
+    struct wide wd = {.ch = {NULL}};
+    pthread_t t[3];
+    for (int i = 0; i < WIDE; i++)
+        wd.ch[i] = channel(8, 1);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&t[i], NULL, select_wide, &wd);
+    for (int i = 0; i < 3; i++)
+        pthread_join(t[i], NULL);
+    for (int i = 0; i < WIDE; i++)
+        weft_channel_unref(wd.ch[i]);
+}
+
+/* ---- What becomes ready between the two looks of a select is not missed ---- */
+
+struct second_look {
+    weft__lock lock;
+    int tries;
+};
+
+static int second_look_try(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    struct second_look *s = object;
+    (void)n;
+    (void)wakes;
+    assert_int_not_equal(atom_load_acq(&s->lock.word), 0); /* under its lock */
+    return ++s->tries < 2 ? -EAGAIN : 7;
+}
+
+static void second_look_link(void *object, weft__wait_node *n)
+{
+    (void)object;
+    (void)n;
+    fail_msg("it was ready");
+}
+
+static void nothing_is_missed(void **state)
+{
+    (void)state;
+    static const weft__waitable_ops ops = {"second look", second_look_try, second_look_link, NULL};
+    weft_channel *ch = channel(8, 1);
+    uint64_t x;
+    struct second_look s = {.tries = 0};
+    weft_select_case cases[] = {weft_case_recv(ch, &x), weft__case_of(&ops, &s, &s.lock, NULL)};
+    assert_int_equal(weft_select(cases, 2, 0, WEFT_NEVER), 1);
+    assert_int_equal(cases[1].result, 7);
+    assert_int_equal(atom_load_acq(&s.lock.word), 0);
+    weft_channel_stats stats;
+    assert_int_equal(weft_channel_get_stats(ch, &stats), 0);
+    assert_int_equal(stats.recv_blocked, 0);
+    weft_channel_unref(ch);
+}
+
 /* ---- Close against select: the frame of the select is gone when it returns ---- */
 
 enum { CLOSES = 4000 };
@@ -412,6 +495,7 @@ int main(void)
         cmocka_unit_test(edge_inputs),          cmocka_unit_test(thousand_cases),
         cmocka_unit_test(fair_or_ordered),      cmocka_unit_test(events_and_groups),
         cmocka_unit_test(ledger_balances),      cmocka_unit_test(selects_meet),
+        cmocka_unit_test(no_order_deadlocks),   cmocka_unit_test(nothing_is_missed),
         cmocka_unit_test(close_against_select),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
