@@ -198,6 +198,7 @@ static void cancelled_waiter_keeps_no_wake(void **state)
 struct starved {
     weft_mutex m;
     weft__aptr parker;
+    weft__a32 may_end; /* the waiter holds the mutex until then */
 };
 
 static void *wait_long(void *arg)
@@ -205,7 +206,8 @@ static void *wait_long(void *arg)
     struct starved *s = arg;
     atom_store_rel(&s->parker, weft__self());
     assert_int_equal(weft_mutex_lock(&s->m, WEFT_NEVER), 0);
-    weft__sleep(weft_after(WEFT_MSEC));
+    while (!atom_load_acq(&s->may_end))
+        sched_yield();
     assert_int_equal(weft_mutex_unlock(&s->m), 0);
     return NULL;
 }
@@ -236,6 +238,7 @@ static void starving_waiter_is_served(void **state)
             assert_int_equal(weft_mutex_lock(&s.m, WEFT_TRY), -EAGAIN);
             handed++;
         }
+        atom_store_rel(&s.may_end, 1u);
         pthread_join(t, NULL);
         assert_true(tries < 1000);
     }
