@@ -21,6 +21,7 @@
 #include "weft/net.h"
 #include "weft/once.h"
 #include "weft/pacer.h"
+#include "weft/pollwait.h"
 #include "weft/promise.h"
 #include "weft/runtime.h"
 #include "weft/rwlock.h"

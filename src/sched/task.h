@@ -54,6 +54,8 @@ enum {
     WEFT__OWN_ENDED = 2,  /* a poll task whose body has ended; its last wake is on the way */
     WEFT__OWN_EXTRA = 4,  /* `extra` is not NULL */
     WEFT__OWN_WAITED = 8, /* LATE, and the wait for the start has begun */
+    WEFT__OWN_LINKED =
+        16, /* a poll task with nodes in queues; parker.object is their weft_poll_wait */
 };
 
 /* What u.f.strand says of a fiber that has not run yet.

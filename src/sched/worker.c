@@ -324,6 +324,8 @@ static void poll_ended(weft__worker *w, weft_task *t)
         return;
     if (weft__timed(t))
         weft__timer_disarm(t);
+    if (WEFT__UNLIKELY(t->own & WEFT__OWN_LINKED))
+        weft__poll_unlink(t);
     weft__task_end(w, t, t->result);
     weft__task_drop(w, t);
 }
@@ -337,6 +339,8 @@ static void run_poll(weft__worker *w, weft_task *t)
     make_current(w, t);
     if (weft__timed(t))
         weft__timer_disarm(t);
+    if (t->own & WEFT__OWN_LINKED)
+        weft__poll_unlink(t);
     /* A wake during the poll claims the wait that begins here. A cancellation is
      * told once; later polls come from wakes only. */
     bool told = (t->own & WEFT__OWN_TOLD) != 0;

@@ -224,6 +224,9 @@ void weft__timer_disarm(weft_task *t);
 unsigned weft__timers_run(weft__worker *w, weft__worker *whose, weft_time now);
 weft_time weft__timers_next(weft__worker *w); /* exact; takes the lock */
 
+/* pollwait.c */
+void weft__poll_unlink(weft_task *t); /* LINKED, and its wait is decided */
+
 /* task.c */
 /* Joining: on a task, under its lock. */
 extern const weft__waitable_ops weft__join_ops;

@@ -213,7 +213,6 @@ static int try_all_locked(struct select *s, weft__wakes *wakes)
 /* Step 3, all locks held. */
 static void link_all_locked(struct select *s)
 {
-    weft__wait_begin(s->self, "select", s->cases);
     for (uint32_t i = 0; i < s->n; i++) {
         weft_select_case *c = &s->cases[i];
         if (!is_waitable(c))
@@ -226,27 +225,36 @@ static void link_all_locked(struct select *s)
     }
 }
 
-static int wait_for_one(struct select *s, weft_time deadline)
+/* Steps 2 and 3: a case was done, or -EAGAIN and all nodes are linked. `begun`: the
+ * caller has begun the wait before. */
+static int try_or_link(struct select *s, bool begun)
 {
-    weft_time limit = s->time < deadline ? s->time : deadline;
     weft__wakes wakes = {NULL, NULL};
     uint32_t m = sort_locks(s);
     lock_all(s, m);
     int r = try_all_locked(s, &wakes);
-    if (r != -EAGAIN) {
-        unlock_all(s, m);
-        weft__wakes_run(&wakes);
-        return r;
+    if (r == -EAGAIN) {
+        if (!begun)
+            weft__wait_begin(s->self, "select", s->cases);
+        link_all_locked(s);
     }
-    link_all_locked(s);
     unlock_all(s, m);
+    weft__wakes_run(&wakes);
+    return r;
+}
 
-    uint32_t outcome = weft__wait_commit(s->self, limit);
-    for (uint32_t i = 0; i < s->n; i++) { /* step 4 */
+/* Step 4. */
+static void unlink_all(struct select *s, uint32_t outcome)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
         weft_select_case *c = &s->cases[i];
         if (i != outcome && is_waitable(c))
             weft__node_retract(c->weft__ops, c->weft__object, c->weft__lock, node_of(c));
     }
+}
+
+static int answer(struct select *s, uint32_t outcome, weft_time deadline)
+{
     if (outcome < s->n) {
         s->cases[outcome].result = node_of(&s->cases[outcome])->result;
         return (int)outcome;
@@ -259,25 +267,77 @@ static int wait_for_one(struct select *s, weft_time deadline)
     return (int)s->time_index;
 }
 
-int weft_select(weft_select_case *cases, size_t n, unsigned flags, weft_time deadline)
+static weft_time limit_of(const struct select *s, weft_time deadline)
 {
-    if (n > WEFT_SELECT_MAX || (n && !cases) || (flags & ~WEFT_SELECT_ORDERED))
+    return s->time < deadline ? s->time : deadline;
+}
+
+/* Bad input, or a case that was done without a wait, or why not; -EINPROGRESS: a wait is
+ * needed. */
+static inline __attribute__((always_inline)) int
+select_begin(struct select *s, size_t n, unsigned flags, weft_time deadline, bool check)
+{
+    if (n > WEFT_SELECT_MAX || (n && !s->cases) || (flags & ~WEFT_SELECT_ORDERED))
         return -EINVAL;
-    struct select s = {.cases = cases, .n = (uint32_t)n, .time = WEFT_NEVER};
-    s.self = weft__self();
-    if (!look_at_cases(&s) || (s.on == 0 && deadline == WEFT_NEVER))
+    s->n = (uint32_t)n;
+    s->time = WEFT_NEVER;
+    if (!look_at_cases(s) || (s->on == 0 && deadline == WEFT_NEVER))
         return -EINVAL;
-    if (deadline != WEFT_TRY) {
-        int r = weft__checkpoint(s.self);
+    if (check && deadline != WEFT_TRY) {
+        int r = weft__checkpoint(s->self);
         if (r)
             return r;
     }
     if (n > 1 && !(flags & WEFT_SELECT_ORDERED))
-        s.start = (uint32_t)((uint64_t)weft__parker_random(s.self) * n >> 32);
-    int r = try_each(&s);
+        s->start = (uint32_t)((uint64_t)weft__parker_random(s->self) * n >> 32);
+    int r = try_each(s);
     if (r != -EAGAIN || deadline == WEFT_TRY)
         return r;
-    if (deadline != WEFT_NEVER && weft__sys_now() >= deadline)
-        return -ETIMEDOUT;
-    return wait_for_one(&s, deadline);
+    return deadline != WEFT_NEVER && weft__sys_now() >= deadline ? -ETIMEDOUT : -EINPROGRESS;
+}
+
+int weft_select(weft_select_case *cases, size_t n, unsigned flags, weft_time deadline)
+{
+    struct select s = {.cases = cases, .self = weft__self()};
+    int r = select_begin(&s, n, flags, deadline, true);
+    if (r != -EINPROGRESS)
+        return r;
+    r = try_or_link(&s, false);
+    if (r != -EAGAIN)
+        return r;
+    uint32_t outcome = weft__wait_commit(s.self, limit_of(&s, deadline));
+    unlink_all(&s, outcome);
+    return answer(&s, outcome, deadline);
+}
+
+/* ---- In pieces ---- */
+
+int weft__select_link(weft__parker *self, weft_select_case *cases, size_t n, unsigned flags,
+                      weft_time deadline, weft_time *ret_limit)
+{
+    struct select s = {.cases = cases, .self = self};
+    int r = select_begin(&s, n, flags, deadline, false);
+    if (r != -EINPROGRESS)
+        return r;
+    r = try_or_link(&s, true);
+    if (r != -EAGAIN)
+        return r;
+    *ret_limit = limit_of(&s, deadline);
+    return -EINPROGRESS;
+}
+
+void weft__select_unlink(weft_select_case *cases, size_t n, uint32_t outcome)
+{
+    struct select s = {.cases = cases, .n = (uint32_t)n};
+    unlink_all(&s, outcome);
+}
+
+int weft__select_outcome(weft_select_case *cases, size_t n, uint32_t outcome, weft_time deadline)
+{
+    struct select s = {.cases = cases, .n = (uint32_t)n, .time = WEFT_NEVER};
+    look_at_cases(&s);
+    if (outcome == WEFT__WOKEN ||
+        (outcome == WEFT__TIMEDOUT && weft__sys_now() < limit_of(&s, deadline)))
+        return -EAGAIN;
+    return answer(&s, outcome, deadline);
 }

@@ -30,4 +30,15 @@ static inline weft_select_case weft__case_of(const weft__waitable_ops *ops, void
     return c;
 }
 
+/* weft_select in pieces, for a waiter that returns to its scheduler in between.
+ *
+ * link: does a case, or says why not (as weft_select), or, with the wait of `self` already
+ * begun, links all nodes: -EINPROGRESS, and the wait should be claimed with TIMEDOUT at
+ * *ret_limit. unlink: takes the nodes out that did not decide, before another wait begins.
+ * outcome: what weft_select would return; -EAGAIN: nothing has happened. */
+int weft__select_link(weft__parker *self, weft_select_case *cases, size_t n, unsigned flags,
+                      weft_time deadline, weft_time *ret_limit);
+void weft__select_unlink(weft_select_case *cases, size_t n, uint32_t outcome);
+int weft__select_outcome(weft_select_case *cases, size_t n, uint32_t outcome, weft_time deadline);
+
 #endif
