@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { WAKE_IDLE = 0, WAKE_BLOCKING = 1, WAKE_ASKED = 2 };
-enum { NO_SLOT = UINT32_MAX };
+#define NO_SLOT UINT32_MAX
 
 static weft__a32 *here_new(void)
 {
