@@ -28,6 +28,7 @@ extern "C" {
 #endif
 
 typedef struct weft_runtime weft_runtime;
+typedef struct weft_pool weft_pool; /* weft/pool.h */
 
 /* The body of a fiber. The result reaches whoever joins the task; by convention 0
  * or a count is success and a negative value (errno) is failure. */

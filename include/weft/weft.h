@@ -22,6 +22,7 @@
 #include "weft/once.h"
 #include "weft/pacer.h"
 #include "weft/pollwait.h"
+#include "weft/pool.h"
 #include "weft/promise.h"
 #include "weft/runtime.h"
 #include "weft/rwlock.h"
