@@ -26,35 +26,39 @@ uint64_t weft__alive(struct weft_runtime *rt)
 
 /* ---- Spawn ---- */
 
-/* The state of one call, inside (a task of rt on worker w) or outside (w NULL). */
-static int admit(struct weft_runtime *rt, weft__worker *w)
+/* May one more task be? 0, and its place under the cap is taken. */
+static int admit(struct weft_runtime *rt)
 {
-    if (!w)
-        atom_add_sc(&rt->spawned_outside, 1); /* counted first: shutdown sees it or we see it */
-    int r = 0;
     if (WEFT__UNLIKELY(atom_load_sc(&rt->closing)))
-        r = -ESHUTDOWN;
-    else if (rt->max_tasks && atom_add_ar(&rt->inflight, 1) >= rt->max_tasks) {
-        atom_sub_ar(&rt->inflight, 1);
-        r = -EAGAIN;
+        return -ESHUTDOWN;
+    if (WEFT__UNLIKELY(rt->max_tasks)) {
+        uint64_t n = atom_load_rlx(&rt->inflight);
+        do { /* not add and take back: that would turn away who comes in between */
+            if (n >= rt->max_tasks)
+                return -EAGAIN;
+        } while (!atom_cas_ar(&rt->inflight, &n, n + 1));
     }
+    return 0;
+}
+
+/* A slot for an admitted task, which is counted from here on if it comes from outside
+ * (w NULL). Counting comes late, so that the totals do not fall by who is refused. */
+static int task_new(struct weft_runtime *rt, weft__worker *w, weft_task **ret)
+{
+    int r = 0;
+    weft_task *t =
+        w ? weft__task_cache_take(&w->tasks, &rt->depot, &r) : weft__task_take(&rt->depot, &r);
+    if (t && !w) {
+        atom_add_sc(&rt->spawned_outside, 1); /* and then look: shutdown sees it or we see it */
+        if (WEFT__UNLIKELY(atom_load_sc(&rt->closing))) {
+            weft__task_give(&rt->depot, t);
+            atom_add_sc(&rt->refused_outside, 1);
+            t = NULL;
+            r = -ESHUTDOWN;
+        }
+    }
+    *ret = t;
     return r;
-}
-
-static void refuse(struct weft_runtime *rt, weft__worker *w)
-{
-    if (!w)
-        atom_add_sc(&rt->refused_outside, 1);
-    atom_add_rlx(&rt->rejected, 1);
-}
-
-static weft_task *task_new(struct weft_runtime *rt, weft__worker *w, int *error)
-{
-    weft_task *t = w ? weft__task_cache_take(&w->tasks, &rt->depot, error)
-                     : weft__task_take(&rt->depot, error);
-    if (WEFT__UNLIKELY(!t) && rt->max_tasks)
-        atom_sub_ar(&rt->inflight, 1);
-    return t;
 }
 
 static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
@@ -111,11 +115,14 @@ static int spawn_begin(weft_runtime **rt, const weft_spawn_options *options, wef
         return -ENXIO;
     if (options && options->flags & WEFT_PINNED && (*rt)->permanent == 0)
         return -ENOTSUP;
-    int r = admit(*rt, w);
-    if (!r)
-        *ret = task_new(*rt, w, &r);
+    int r = admit(*rt);
+    if (!r) {
+        r = task_new(*rt, w, ret);
+        if (WEFT__UNLIKELY(r) && (*rt)->max_tasks)
+            atom_sub_ar(&(*rt)->inflight, 1);
+    }
     if (WEFT__UNLIKELY(r)) {
-        refuse(*rt, w);
+        atom_add_rlx(&(*rt)->rejected, 1);
         return r;
     }
     *ret_w = w;
