@@ -52,8 +52,8 @@ typedef struct weft_runtime_options {
                              * allow; at most 1024. weft_run always has one */
     size_t stack_size;      /* usable bytes of a fiber's stack, rounded up to pages; 0: 64 KiB */
     size_t max_tasks;       /* tasks in flight; a spawn past it answers -EAGAIN; 0: 16,777,216 */
-    bool census;            /* fill fresh stacks with a pattern and keep the deepest use per task
-                             * name (weft_runtime_stats); costs a full touch of every stack */
+    bool census;            /* keep the deepest use of stacks per task name, for
+                             * weft_runtime_census; costs a full touch of every stack */
     bool keep_signals;      /* do not install the SIGSEGV/SIGBUS handler that reports a stack
                              * overflow by the fiber's name */
     unsigned max_workers;   /* while all are busy, threads are added up to this many; 0: none */
@@ -138,6 +138,21 @@ typedef struct weft_runtime_stats {
 /* Fills *ret. Returns 0, -EINVAL or -ENXIO (inherited through fork). Allocates nothing.
  * Callable from: any thread, any task. */
 WEFT_API int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret);
+
+/* One name that fibers were spawned with. */
+typedef struct weft_census_entry {
+    const char *name; /* as given to the spawn; NULL: without one */
+    size_t deepest;   /* bytes of stack used at the deepest point by any fiber that ended */
+    uint64_t fibers;  /* that ended */
+} weft_census_entry;
+
+/* How deep fibers used their stacks, by name, in a runtime made with `census`.
+ *
+ * entries, max  room for that many
+ *
+ * Returns how many names there are, at most 256 (more than max: the rest is left out; 0
+ * without a census); -EINVAL. Allocates nothing. Callable from: any thread, any task. */
+WEFT_API int weft_runtime_census(const weft_runtime *rt, weft_census_entry *entries, size_t max);
 
 /* Writes a table of the runtime's workers and tasks, one a line: name, state, what it
  * waits for, the object, how long. Returns 0, -EINVAL, -ENXIO (inherited through fork)

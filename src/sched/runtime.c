@@ -10,6 +10,7 @@
  * A forked child has the memory but no worker: a page that the kernel wipes on fork
  * tells, at the price of one load, in which of the two we are.
  */
+#include "sched/census.h"
 #include "sched/cpus.h"
 #include "sched/extra.h"
 #include "sched/worker.h"
@@ -97,6 +98,7 @@ static void runtime_destroy(struct weft_runtime *rt)
     weft__free(rt->worker);
     rt->worker = NULL;
     weft__driven_free(rt);
+    weft__free(rt->census_table);
     if (rt->overflow_report)
         weft__overflow_uninstall();
     weft__stack_pool_free(rt->stacks);
@@ -169,6 +171,8 @@ static int runtime_create(const weft_runtime_options *options, struct places pla
     const unsigned char *page = alive_page_new();
     rt->alive_page = page ? page : &alive;
     rt->worker = weft__aligned_alloc(WEFT__CACHE_LINE, workers * sizeof *rt->worker);
+    if (rt->census)
+        rt->census_table = weft__calloc(1, sizeof *rt->census_table);
     rt->overflow_report = !o->keep_signals && weft__overflow_install() == 0;
     if (!page || !rt->worker) {
         rt->workers = 0;

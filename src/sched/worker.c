@@ -22,6 +22,7 @@
  */
 #include "sched/worker.h"
 
+#include "sched/census.h"
 #include "sched/extra.h"
 
 #define LOOK_MAX    64u
@@ -138,6 +139,8 @@ static void strand_free(weft__worker *w, weft__strand *s)
 {
     weft__stack *stack = s->stack;
     weft__context_forget(&s->context);
+    if (WEFT__UNLIKELY(w->census))
+        weft__census_note(w->rt->census_table, stack->owner, weft__stack_high_water(stack));
     stack->owner = NULL;
     weft__stack_cache_give(&w->stacks, stack);
 }

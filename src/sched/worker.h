@@ -152,7 +152,8 @@ struct weft_runtime {
     weft__lock drained_lock;
     weft__list drained; /* waiters for alive == 0 while closing */
 
-    struct weft__driven *driven; /* host-driven: no threads */
+    struct weft__driven *driven;       /* host-driven: no threads */
+    struct weft__census *census_table; /* NULL: off */
     weft__stack_pool *stacks;
     weft__worker *worker; /* [workers] */
 };

@@ -327,6 +327,54 @@ static void runtimes_come_and_go(void **state)
     }
 }
 
+static int shallow(void *arg)
+{
+    return count_up(arg);
+}
+
+static int deep(void *arg)
+{
+    volatile char room[20000];
+    memset((char *)room, 1, sizeof room);
+    return count_up(arg) + room[0] - 1;
+}
+
+static int spawn_both(void *arg)
+{
+    weft_spawn_options a = {.name = "shallow"}, b = {.name = "deep"};
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(weft_spawn(NULL, shallow, arg, &a, NULL), 0);
+        assert_int_equal(weft_spawn(NULL, deep, arg, &b, NULL), 0);
+    }
+    return 0;
+}
+
+static void the_census_knows_how_deep(void **state)
+{
+    (void)state;
+    weft_runtime *rt;
+    weft_task *t;
+    weft_census_entry e[8];
+    size_t seen[2] = {0, 0};
+    assert_int_equal(weft_runtime_new(&(weft_runtime_options){.workers = 2, .census = true}, &rt),
+                     0);
+    assert_int_equal(weft_spawn(rt, spawn_both, NULL, NULL, &t), 0);
+    assert_int_equal(weft_task_join(t, WEFT_NEVER, NULL), 0);
+    weft_task_unref(t);
+    while (weft_runtime_shutdown(rt, weft_after(WEFT_SEC)) != 0)
+        usleep(100);
+    assert_int_equal(weft_runtime_census(rt, NULL, 1), -EINVAL);
+    assert_int_equal(weft_runtime_census(rt, e, 8), 3);
+    for (int i = 0; i < 3; i++)
+        if (e[i].name) {
+            assert_int_equal(e[i].fibers, 5);
+            seen[strcmp(e[i].name, "deep") == 0] = e[i].deepest;
+        }
+    assert_true(seen[0] > 0 && seen[0] < 20000);
+    assert_true(seen[1] > 20000 && seen[1] < 65536);
+    weft_runtime_free(rt);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +389,7 @@ int main(void)
         cmocka_unit_test(limits_and_shutdown),
         cmocka_unit_test(handles_outlive_the_runtime),
         cmocka_unit_test(runtimes_come_and_go),
+        cmocka_unit_test(the_census_knows_how_deep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
