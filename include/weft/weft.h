@@ -11,6 +11,7 @@
 #include "weft/buffer.h"
 #include "weft/channel.h"
 #include "weft/cond.h"
+#include "weft/descriptor.h"
 #include "weft/driven.h"
 #include "weft/event.h"
 #include "weft/host.h"
