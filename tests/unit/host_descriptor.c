@@ -210,8 +210,8 @@ static void *set_and_reset(void *arg)
     struct setter *s = arg;
     while (!atom_load_acq(&s->quit)) {
         weft_event_set(s->event);
-        sched_yield();
         weft_event_reset(s->event);
+        sched_yield();
     }
     return NULL;
 }
