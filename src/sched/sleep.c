@@ -28,6 +28,10 @@
 #define LOOK_AFTER_EVENTS 8u
 #define NO_PLAN           INT64_MIN
 
+#define LINGER_MIN   (4 * WEFT_USEC)
+#define LINGER_MAX   (32 * WEFT_USEC)
+#define LINGER_LOOKS 16 /* between two looks at the clock */
+
 /* ---- The keeper ---- */
 
 static weft_time earliest(weft__worker *w)
@@ -229,9 +233,43 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
         atom_store_sc(&rt->watcher, 0u);
 }
 
+/* A worker that was woken soon after it had fallen asleep looks on for a moment before
+ * it sleeps again: a wake costs both sides some microseconds. What it finds this way
+ * keeps the moment, what it does not halves it, and a longer sleep ends it; so it is zero
+ * at rest, and where somebody else needs the processor. While it looks it counts as
+ * searching, so nobody wakes another. */
+static bool found_while_waiting(weft__worker *w)
+{
+    if (w->linger == 0 || atom_load_rlx(&w->rt->driver))
+        return false;
+    weft_time end = weft__sys_now() + w->linger;
+    do {
+        for (int i = 0; i < LINGER_LOOKS; i++) {
+            if (weft__work_anywhere(w))
+                return true;
+            for (int k = 0; k < 4; k++)
+                weft__relax();
+        }
+    } while (weft__sys_now() < end);
+    w->linger = w->linger / 2 < LINGER_MIN ? 0 : w->linger / 2;
+    return false;
+}
+
+static void learn_to_linger(weft__worker *w, weft_time slept)
+{
+    if (!atom_load_rlx(&w->sleeper.notified) || slept > 4 * LINGER_MAX)
+        w->linger = 0;
+    else if (slept < LINGER_MAX)
+        w->linger = w->linger < LINGER_MIN       ? LINGER_MIN
+                    : 2 * w->linger < LINGER_MAX ? 2 * w->linger
+                                                 : LINGER_MAX;
+}
+
 void weft__worker_sleep(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
+    if (found_while_waiting(w))
+        return;
     if (rt->hooks.idle)
         rt->hooks.idle(rt->hooks.arg, w->number);
     bool to_watch = atom_load_rlx(&w->to_watch);
@@ -248,8 +286,11 @@ void weft__worker_sleep(weft__worker *w)
      * once more, and the role is ours (K1). */
     bool orphaned = !keeper && weft__idle_count(&rt->idle) == atom_load_rlx(&rt->online) &&
                     atom_load_sc(&rt->keeper) == 0;
-    if (!moved && !orphaned && !weft__work_anywhere(w))
+    if (!moved && !orphaned && !weft__work_anywhere(w)) {
+        weft_time start = weft__sys_now();
         slumber(w, keeper, to_watch, driver);
+        learn_to_linger(w, weft__sys_now() - start);
+    }
     weft__idle_deregister(&rt->idle, &w->sleeper);
     atom_store_sc(&w->asleep, 0u);
     w->searching = true;

@@ -91,7 +91,8 @@ typedef struct weft__worker {
     weft__task_cache tasks;
     weft__fifo starved; /* fibers for which there was no stack */
     weft_time starved_until;
-    weft_time now; /* as of the last look around */
+    weft_time now;    /* as of the last look around */
+    weft_time linger; /* how long to look on before sleeping, ns (sleep.c) */
     uint64_t rng;
 
     /* Written by the owner, read by anybody. */
