@@ -51,7 +51,11 @@
 
 #include <pthread.h>
 
+#ifdef WEFT_MODEL
+#define WEFT__FALLBACK WEFT_NEVER /* the protocol must do without */
+#else
 #define WEFT__FALLBACK (10 * WEFT_MSEC) /* without a pickup for so long, all are woken */
+#endif
 #define WEFT__BUCKETS  64
 
 typedef struct weft__task weft__task;
