@@ -60,7 +60,9 @@ typedef struct weft_pool_ops {
     /* A runtime begins to use the pool, with this many workers. 0, or a negative errno,
      * which is then the answer of weft_runtime_new. May be NULL. */
     int (*open)(weft_pool *pool, unsigned workers);
-    /* The runtime has ended; the pool is empty. May be NULL. */
+    /* The runtime has ended, and the pool is empty; or in the child of a fork, the runtime
+     * is freed there, and the pool forgets what it holds without looking at it or taking
+     * a lock. May be NULL. */
     void (*close)(weft_pool *pool);
 
     /* `worker` may be WEFT_POOL_OUTSIDE. 0, or -EAGAIN: full, and the runtime keeps the

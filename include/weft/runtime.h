@@ -60,6 +60,8 @@ typedef struct weft_runtime_options {
     weft_time idle_timeout; /* an added thread that idles this long, ns, leaves; 0: 10 s */
     unsigned lent_workers;  /* places for threads that the host lends: weft_runtime_attach */
     bool no_workers;        /* start no thread: only lent ones work */
+    weft_pool *pool;        /* what holds ready tasks (weft/pool.h); NULL: the built-in queues. The
+                             * caller frees it after the runtime */
     weft_runtime_hooks hooks;
 } weft_runtime_options;
 
@@ -70,7 +72,8 @@ typedef struct weft_runtime_options {
  *
  * Returns 0; -EINVAL (ret is NULL, no worker at all or more than 1024, a
  * negative idle_timeout, a stack_size under 16 KiB or over
- * 1 GiB); -ENOMEM; -EAGAIN (no more threads can be started).
+ * 1 GiB); -ENOMEM; -EAGAIN (no more threads can be started); -EBUSY (another runtime uses
+ * the pool), or what else the pool says.
  * Callable from: any thread, any task. */
 WEFT_API WEFT_MUST_USE int weft_runtime_new(const weft_runtime_options *options,
                                             weft_runtime **ret);

@@ -66,6 +66,10 @@ int weft_runtime_dump(weft_runtime *rt, int fd)
                          atom_load_rlx(&rt->watcher) == i + 1 ? " watcher" : "");
         put(&d, line, n);
     }
+    if (rt->pool) {
+        int n = snprintf(line, sizeof line, "pool queued %zu\n", weft_pool_length(rt->pool));
+        put(&d, line, n);
+    }
     weft__task_each(&rt->depot, dump_task, &d);
     return d.error;
 }

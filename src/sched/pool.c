@@ -92,7 +92,7 @@ static int single_open(weft_pool *pool, unsigned workers)
 
 static void single_close(weft_pool *pool)
 {
-    WEFT__CHECK(weft_pool_length(pool) == 0);
+    weft__pool_shared_reset(&single_of(pool)->queue);
     atom_store_rel(&single_of(pool)->open, 0u); /* pairs with the swap of the next open */
 }
 

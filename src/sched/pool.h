@@ -67,6 +67,14 @@ static inline size_t weft__pool_shared_length(const weft__pool_shared *q)
     return atom_load_sc(&q->count);
 }
 
+/* Forgets what is in it; takes no lock. */
+static inline void weft__pool_shared_reset(weft__pool_shared *q)
+{
+    weft__lock_init(&q->lock);
+    weft__fifo_init(&q->fifo);
+    atom_store_rlx(&q->count, 0u);
+}
+
 /* ---- A worker's ring ---- */
 
 typedef struct weft__pool_ring {

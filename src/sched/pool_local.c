@@ -101,7 +101,7 @@ static size_t local_length(weft_pool *pool)
 static void local_close(weft_pool *pool)
 {
     struct local_pool *p = local_of(pool);
-    WEFT__CHECK(local_length(pool) == 0);
+    weft__pool_shared_reset(&p->shared);
     places_free(p);
     atom_store_rel(&p->open, 0u); /* pairs with the swap of the next open */
 }

@@ -104,14 +104,25 @@ static void overflow(weft__worker *w, void *entry)
     inject(&w->rt->inject, &out, count);
 }
 
-static void queue(weft__worker *w, void *entry)
+/* A pool may link its tasks, so there are no tombstones in it. */
+static WEFT__NOINLINE void queue_in_pool(weft__worker *w, void *entry, unsigned flags)
+{
+    weft_task *t = weft__entry_take(w, entry);
+    if (t && w->pool->ops->push(w->pool, w->number, t, flags) != 0)
+        inject_one(&w->rt->inject, t);
+}
+
+/* `flags` are those of a pool's push. */
+static inline void queue(weft__worker *w, void *entry, unsigned flags)
 {
     if (w->solo) {
         if (WEFT__UNLIKELY(!weft__deque_push(&w->fifo, entry)))
             overflow(w, entry);
         return;
     }
-    if (WEFT__UNLIKELY(!weft__runq_push(&w->runq, entry)))
+    if (WEFT__UNLIKELY(w->pool != NULL))
+        queue_in_pool(w, entry, flags);
+    else if (WEFT__UNLIKELY(!weft__runq_push(&w->runq, entry)))
         overflow(w, entry);
     if (w->current)
         weft__notify(w->rt);
@@ -130,7 +141,7 @@ static void put_next(weft__worker *w, weft_task *t)
     if (!w->solo)
         weft__ensure_watcher(w); /* thieves do not see it */
     if (old)
-        queue(w, old);
+        queue(w, old, 0);
 }
 
 /* Pinned tasks and those of high priority have places of their own; true: done. */
@@ -163,7 +174,9 @@ static void woken_from_outside(struct weft_runtime *rt, weft_task *t)
 {
     atom_add_rlx(&rt->visitors, 1u);
     if (!special(rt, NULL, t)) {
-        inject_one(&rt->inject, t);
+        weft_pool *pool = rt->pool;
+        if (!pool || pool->ops->push(pool, WEFT_POOL_OUTSIDE, t, 0) != 0)
+            inject_one(&rt->inject, t);
         weft__notify(rt);
     }
     atom_sub_ar(&rt->visitors, 1u); /* pairs with runtime_destroy */
@@ -182,7 +195,7 @@ void weft__ready_woken(weft_task *t)
             /* One of a batch of events: by its turn the end of its stack will be here. */
             if (weft__task_is_fiber(t) && weft__task_strand(t))
                 __builtin_prefetch(&weft__task_strand(t)->context, 1);
-            queue(w, weft__entry(t));
+            queue(w, weft__entry(t), 0);
         }
     }
 }
@@ -196,5 +209,5 @@ void weft__ready_spawned(weft__worker *w, weft_task *t)
 void weft__ready_tail(weft__worker *w, weft_task *t)
 {
     if (!special(w->rt, w, t))
-        queue(w, weft__entry(t));
+        queue(w, weft__entry(t), WEFT_POOL_BEHIND);
 }

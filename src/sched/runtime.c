@@ -69,6 +69,8 @@ static void runtime_forget(struct weft_runtime *rt)
     bool held = false;
     weft__lock_init(&rt->depot.lock);
     weft__task_each(&rt->depot, count_held, &held);
+    if (rt->pool && rt->pool->ops->close)
+        rt->pool->ops->close(rt->pool);
     weft__free(rt->worker);
     rt->worker = NULL;
     weft__stack_pool_discard(rt->stacks);
@@ -77,6 +79,18 @@ static void runtime_forget(struct weft_runtime *rt)
         weft__task_depot_fini(&rt->depot);
         weft__free(rt);
     }
+}
+
+/* Last of all that may touch a task or wake one. */
+static void close_pool(struct weft_runtime *rt)
+{
+    weft_pool *pool = rt->pool;
+    rt->pool = NULL;
+    if (!pool)
+        return;
+    WEFT__CHECK(pool->ops->length(pool) == 0);
+    if (pool->ops->close)
+        pool->ops->close(pool);
 }
 
 static void runtime_destroy(struct weft_runtime *rt)
@@ -95,6 +109,7 @@ static void runtime_destroy(struct weft_runtime *rt)
         driver->ops->free(driver);
     for (unsigned i = 0; rt->worker && i < rt->workers; i++)
         weft__worker_fini(&rt->worker[i]);
+    close_pool(rt);
     weft__free(rt->worker);
     rt->worker = NULL;
     weft__driven_free(rt);
@@ -153,7 +168,7 @@ static int runtime_create(const weft_runtime_options *options, struct places pla
     rt->workers = workers;
     rt->permanent = places.permanent;
     rt->own_places = places.own;
-    rt->solo = workers == 1;
+    rt->solo = workers == 1 && !o->pool;
     rt->idle_timeout = o->idle_timeout ? o->idle_timeout : 10 * WEFT_SEC;
     rt->hooks = o->hooks;
     rt->census = o->census;
@@ -179,10 +194,15 @@ static int runtime_create(const weft_runtime_options *options, struct places pla
         runtime_destroy(rt);
         return -ENOMEM;
     }
+    r = o->pool && o->pool->ops->open ? o->pool->ops->open(o->pool, workers) : 0;
+    rt->pool = r ? NULL : o->pool;
     for (unsigned i = 0; i < workers; i++)
         weft__worker_init(&rt->worker[i], rt, i);
-    *ret = rt;
-    return 0;
+    if (r)
+        runtime_destroy(rt);
+    else
+        *ret = rt;
+    return r;
 }
 
 int weft_runtime_new(const weft_runtime_options *options, weft_runtime **ret)

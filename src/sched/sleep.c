@@ -80,7 +80,9 @@ static void tell_keeper(weft__worker *w, weft_time mine)
 /* Work that `v`, awake but in one task for long, keeps from others. */
 static bool leaves_work(weft__worker *v)
 {
-    return atom_load_rlx(&v->next) != NULL || weft__runq_length(&v->runq) != 0;
+    weft_pool *pool = v->pool;
+    return atom_load_rlx(&v->next) != NULL || weft__runq_length(&v->runq) != 0 ||
+           (pool && pool->ops->length(pool) != 0);
 }
 
 /* Nobody looks at the descriptors, or a timer is overdue. */
@@ -144,6 +146,8 @@ bool weft__work_for_all(struct weft_runtime *rt)
 {
     if (atom_load_sc(&rt->inject.count) || atom_load_sc(&rt->high.count))
         return true;
+    if (rt->pool)
+        return rt->pool->ops->length(rt->pool) != 0;
     for (unsigned i = 0; i < rt->workers && !rt->solo; i++)
         if (weft__runq_length(&rt->worker[i].runq))
             return true;

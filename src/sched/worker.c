@@ -24,6 +24,7 @@
 
 #include "sched/census.h"
 #include "sched/extra.h"
+#include "sched/pool.h"
 
 #define LOOK_MAX    64u
 #define CLOCK_EVERY 16u
@@ -52,6 +53,7 @@ static WEFT__NOINLINE weft__worker *be_worker(weft__worker *w)
     weft__worker *before = weft__worker_here;
     weft__worker_here = w;
     weft__self_slot(w ? &w->current : NULL);
+    weft__pool_bind(w ? w->pool : NULL, w ? w->number : 0);
     return before;
 }
 
@@ -78,6 +80,13 @@ static weft_task *take_queued(weft__worker *w)
     return t;
 }
 
+static weft_task *take_ready(weft__worker *w)
+{
+    if (WEFT__UNLIKELY(w->pool != NULL))
+        return w->pool->ops->pop(w->pool, w->number, w->now);
+    return take_queued(w);
+}
+
 static weft_task *take_pinned(weft__worker *w)
 {
     weft__slink *l = weft__fifo_pop(&w->pinned);
@@ -95,7 +104,7 @@ static weft_task *pick_own(weft__worker *w, uint64_t tick)
         return t;
     }
     w->next_streak = 0;
-    if ((t = take_queued(w)) != NULL || (t = take_next(w)) != NULL)
+    if ((t = take_ready(w)) != NULL || (t = take_next(w)) != NULL)
         return t;
     return take_pinned(w);
 }
@@ -501,15 +510,26 @@ static weft_task *steal_from(weft__worker *w, weft__worker *v)
     return NULL;
 }
 
+static weft_task *steal_from_pool(weft__worker *w)
+{
+    weft_task *t = w->pool->ops->steal(w->pool, w->number);
+    if (t)
+        weft__count(&w->steals);
+    return t;
+}
+
 static weft_task *steal(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
     if (!w->searching && !(w->searching = weft__idle_search_begin(&rt->idle, rt->workers)))
         return NULL;
+    weft_task *t = w->pool ? steal_from_pool(w) : NULL;
+    if (t)
+        return t;
     uint32_t start = (uint32_t)(weft__rand(&w->rng) % rt->workers);
     for (unsigned i = 0; i < rt->workers; i++) {
         weft__worker *v = &rt->worker[(start + i) % rt->workers];
-        weft_task *t = v == w ? NULL : steal_from(w, v);
+        t = v == w ? NULL : steal_from(w, v);
         if (t)
             return t;
     }
@@ -548,6 +568,11 @@ static weft_task *pick_any(weft__worker *w)
     return t ? t : weft__inject_pop(&w->rt->high);
 }
 
+static bool has_more(weft__worker *w)
+{
+    return w->pool ? w->pool->ops->length(w->pool) != 0 : weft__runq_length(&w->runq) != 0;
+}
+
 /* Everything there is to look at; the next task, or NULL. */
 static weft_task *look_around(weft__worker *w)
 {
@@ -571,7 +596,7 @@ static weft_task *look_around(weft__worker *w)
     w->unnotified = false;
     /* More than we can run now. For the last searcher the look comes after its count went
      * down: a submitter that relied on it has queued before it read the count. */
-    if (last ? weft__work_for_all(w->rt) : weft__runq_length(&w->runq) != 0)
+    if (last ? weft__work_for_all(w->rt) : has_more(w))
         weft__notify(w->rt);
     return t;
 }
@@ -692,6 +717,7 @@ void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number
     w->rt = rt;
     w->number = number;
     w->solo = rt->solo;
+    w->pool = rt->pool;
     w->census = rt->census;
     w->look_every = 1;
     w->look_at = 0;

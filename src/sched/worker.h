@@ -13,6 +13,7 @@
  *   fifo      solo runtimes only (one worker): in place of the ring, no atomics
  *   directed  a child that its joiner runs at once (task.h)
  *   inject    anybody, under its lock; also the overflow of the ring
+ *   pool      in place of runq, fifo and inject, if the runtime was given one
  *   high      anybody; before everything else
  *   pinned    the owner only; others put into inbox under its lock
  *
@@ -33,6 +34,7 @@
 #include "sched/idle.h"
 #include "sched/runq.h"
 #include "sched/task.h"
+#include "weft/pool.h"
 #include "weft/runtime.h"
 
 /* Resolution of sleeps and deadlines inside a runtime, ns; a power of two. */
@@ -74,6 +76,7 @@ typedef struct weft__worker {
     uint32_t look_every;  /* 1 .. LOOK_MAX, adapts to how long tasks run */
     uint32_t high_streak; /* how often one of high priority went first, in a row */
     uint64_t looked;      /* weft__sys_ticks of the last look around */
+    weft_pool *pool;      /* the runtime's, or NULL */
     bool hurry;           /* there are timers or descriptors, which a long task makes late */
     bool solo, searching, census;
     bool woke;       /* just left sleep */
@@ -129,6 +132,7 @@ struct weft_runtime {
     bool solo, census, overflow_report;
     bool until_done;  /* weft_run: the loop ends with the last task */
     size_t max_tasks; /* 0: not counted exactly */
+    weft_pool *pool;  /* NULL: the built-in queues */
     char name[12];
     const unsigned char *alive_page; /* 1 here, 0 in a forked child; never NULL */
 
