@@ -11,6 +11,7 @@
 #include "weft/blocking.h"
 #include "weft/buffer.h"
 #include "weft/channel.h"
+#include "weft/combine.h"
 #include "weft/cond.h"
 #include "weft/descriptor.h"
 #include "weft/dns.h"
