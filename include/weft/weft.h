@@ -37,6 +37,7 @@
 #include "weft/task.h"
 #include "weft/timer.h"
 #include "weft/value.h"
+#include "weft/variable.h"
 #include "weft/waitgroup.h"
 #include "weft/waker.h"
 
