@@ -9,6 +9,7 @@
 #include "weft/base.h"
 #include "weft/bgworker.h"
 #include "weft/blocking.h"
+#include "weft/broadcast.h"
 #include "weft/buffer.h"
 #include "weft/channel.h"
 #include "weft/combine.h"
