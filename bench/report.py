@@ -11,6 +11,9 @@ import subprocess
 from rows import RATES
 
 
+LEVEL = 1.05  # closer than this is neither better nor worse
+
+
 def figure(v):
     if v is None:
         return "-"
@@ -24,7 +27,7 @@ def _ratio(r):
 
 
 def verdict(result):
-    """met, behind (the target is missed) or loses (a peer is better), or ''."""
+    """met, level with the best peer, behind (faster, but the target is missed) or loses, or ''."""
     ratio, target, limit = result["ratio"], result["target"], result["limit"]
     if limit is not None:
         return "met" if result["weft"] is not None and result["weft"] <= limit else "behind"
@@ -33,6 +36,8 @@ def verdict(result):
     rate = result["unit"] in RATES
     if target is not None and (ratio >= target if rate else ratio <= target):
         return "met"
+    if 1 / LEVEL <= ratio <= LEVEL:
+        return "level"
     return "loses" if (ratio < 1 if rate else ratio > 1) else "behind" if target is not None else "wins"
 
 
