@@ -396,7 +396,8 @@ WEFT_API weft_seat *weft_seat_detach(weft_seat *seat);
 
 /* To be called in each turn of the loop. The first call of a run marks its ready point.
  * Consumes the wake-up of the descriptor. Never blocks.
- * Returns true; false once the seat is asked to leave (and for NULL).
+ * Returns true; false once the seat is asked to leave, or the task that sits in it is
+ * cancelled (and for NULL).
  * Callable from: the one who sits in it. */
 WEFT_API bool weft_seat_tick(weft_seat *seat);
 

@@ -224,7 +224,8 @@ bool weft_seat_tick(weft_seat *seat)
     if (WEFT__UNLIKELY(!seat->ticked))
         mark_ready(seat);
     weft_worker *w = seat->worker;
-    if (leaving(seat)) {
+    /* A cancelled fiber (its runtime ends) can wait for nothing any more. */
+    if (leaving(seat) || weft_cancelled()) {
         weft__after after = {0};
         weft__acquire(&w->lock);
         came(seat);

@@ -45,6 +45,11 @@ bool weft__spin_wait(weft__spin *s, weft__parker *self)
     return false;
 }
 
+bool weft_cancelled(void)
+{
+    return false;
+}
+
 void weft__changed(weft_worker *w, weft__after *after)
 {
     (void)w, (void)after;

@@ -461,6 +461,27 @@ static void long_waits_of_fibers_do_not_hold_a_stop_up(void **state)
     weft_runtime_free(rt);
 }
 
+static void a_runtime_that_ends_takes_its_seats_along(void **state)
+{
+    (void)state;
+    weft_runtime *rt;
+    weft_registry *reg = new_registry();
+    weft_worker *w;
+    weft_sent *s;
+    assert_int_equal(weft_runtime_new(NULL, &rt), 0);
+    weft_worker_options o = {.loop = echo_loop, .seats = 2, .runtime = rt};
+    assert_int_equal(weft_worker_start(reg, "echo", &o, &w), 0);
+    assert_int_equal(call(reg, NULL, "echo", 1), 2);
+    assert_int_equal(weft_runtime_shutdown(rt, ms(20000)), 0);
+    assert_int_equal(weft_worker_send(w, NULL, ms(20000), &s), -EHOSTDOWN);
+    assert_int_equal(stats_of(w).given_up, 2);
+    assert_int_equal(weft_worker_stop(w, ms(20000), NULL, 0), 0);
+    assert_at_rest(w);
+    weft_worker_unref(w);
+    weft_registry_free(reg);
+    weft_runtime_free(rt);
+}
+
 struct fiber_sender {
     weft_registry *reg;
     int first, count;
@@ -583,6 +604,7 @@ int main(void)
         cmocka_unit_test(a_sender_is_released_when_its_own_seat_leaves),
         cmocka_unit_test(long_waits_of_threads_do_not_hold_a_stop_up),
         cmocka_unit_test(long_waits_of_fibers_do_not_hold_a_stop_up),
+        cmocka_unit_test(a_runtime_that_ends_takes_its_seats_along),
         cmocka_unit_test(fibers_sit_and_send),
         cmocka_unit_test(a_cancelled_sender_was_not_heard),
         cmocka_unit_test(stopping_from_a_seat_is_a_deadlock_at_once),
