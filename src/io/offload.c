@@ -358,19 +358,20 @@ static enum job_state leave(weft_blocking_pool *pool, struct job *job)
 {
     weft__acquire(&pool->lock);
     enum job_state state = job->state;
+    bool given = state == RUNNING && job->drop; /* the job may be gone once it is unlocked */
     if (state == QUEUED) {
         weft__list_remove(&job->link);
         job->state = GONE;
         pool->queued--;
         pool->expired++;
-    } else if (state == RUNNING && job->drop) {
+    } else if (given) {
         job->state = ABANDONED;
         pool->abandoned++;
     }
     weft__release(&pool->lock);
     if (state == QUEUED)
         weft_semaphore_release(&pool->places, 1);
-    if (state == QUEUED || (state == RUNNING && job->drop))
+    if (state == QUEUED || given)
         return state;
     weft_shield_enter(); /* it is at its end, or borrowed */
     int r = weft_event_wait(&job->done, WEFT_NEVER);
