@@ -56,7 +56,7 @@
 #else
 #define WEFT__FALLBACK (10 * WEFT_MSEC) /* without a pickup for so long, all are woken */
 #endif
-#define WEFT__BUCKETS  64
+#define WEFT__BUCKETS 64
 
 typedef struct weft__task weft__task;
 
