@@ -29,7 +29,7 @@
 #define NO_PLAN           INT64_MIN
 
 #define LINGER_MIN   (4 * WEFT_USEC)
-#define LINGER_MAX   (32 * WEFT_USEC)
+#define LINGER_MAX   (50 * WEFT_USEC)
 #define LINGER_LOOKS 16 /* between two looks at the clock */
 
 /* ---- The keeper ---- */
@@ -261,9 +261,9 @@ static bool found_while_waiting(weft__worker *w)
 
 static void learn_to_linger(weft__worker *w, weft_time slept)
 {
-    if (!atom_load_rlx(&w->sleeper.notified) || slept > 4 * LINGER_MAX)
+    if (!atom_load_rlx(&w->sleeper.notified) || slept > 6 * LINGER_MAX)
         w->linger = 0;
-    else if (slept < LINGER_MAX)
+    else if (slept < 2 * LINGER_MAX)
         w->linger = w->linger < LINGER_MIN       ? LINGER_MIN
                     : 2 * w->linger < LINGER_MAX ? 2 * w->linger
                                                  : LINGER_MAX;

@@ -65,21 +65,60 @@ WEFT__NOINLINE weft__parker **weft__self_slot(weft__parker **slot)
 
 /* ---- A plain thread ---- */
 
+/* A thread whose last waits were short looks at its word for a moment before it sleeps,
+ * and before it is PARKED, so that a quick answer costs neither side a system call. What
+ * comes in time keeps the moment, what does not halves it, a long sleep ends it. */
+#ifdef WEFT_MODEL
+#define LINGER_MAX 0
+#else
+#define LINGER_MAX (50 * WEFT_USEC)
+#endif
+#define LINGER_MIN (4 * WEFT_USEC)
+
+static _Thread_local weft_time linger;
+
+static bool token_comes_soon(weft__parker *self)
+{
+    weft_time end = weft__sys_now() + linger;
+    do {
+        for (int i = 0; i < 16; i++) {
+            if (atom_load_acq(&self->word) & WEFT__WAIT_TOKEN) /* pairs with weft__unpark */
+                return true;
+            for (int k = 0; k < 4; k++)
+                weft__relax();
+        }
+    } while (weft__sys_now() < end);
+    linger = linger / 2 < LINGER_MIN ? 0 : linger / 2;
+    return false;
+}
+
+static void learn_to_linger(weft_time slept)
+{
+    if (slept > 6 * LINGER_MAX)
+        linger = 0;
+    else if (slept < 2 * LINGER_MAX)
+        linger = linger < LINGER_MIN       ? LINGER_MIN
+                 : 2 * linger < LINGER_MAX ? 2 * linger
+                                           : LINGER_MAX;
+}
+
 static void thread_park(weft__parker *self, weft_time deadline)
 {
-    if (!weft__parked(self))
+    if ((linger && token_comes_soon(self)) || !weft__parked(self))
         return;
+    weft_time start = weft__sys_now();
     for (;;) {
         uint32_t word = atom_load_acq(&self->word); /* pairs with weft__unpark */
         if (word & WEFT__WAIT_TOKEN)
-            return;
+            break;
         if (weft__sys_futex_wait(&self->word, word, deadline) == -ETIMEDOUT) {
             /* Its own claim needs no unpark: there is nobody else to wake it. */
             if (weft__claim(self, WEFT__TIMEDOUT))
-                return;
+                break;
             deadline = WEFT_NEVER; /* claimed by another: the unpark is on its way */
         }
     }
+    learn_to_linger(weft__sys_now() - start);
 }
 
 static void thread_ready(weft__parker *p)
