@@ -25,6 +25,8 @@ static void limit(unsigned *cpus, double quota, double period)
     if (quota <= 0 || period <= 0)
         return;
     double whole = quota / period;
+    if (whole >= (double)*cpus)
+        return;
     unsigned n = (unsigned)whole;
     n += (double)n < whole;
     if (n < 1)
