@@ -195,10 +195,28 @@ static int cancelled_owner_body(void *rt)
     return 0;
 }
 
+/* The same through the scope that the owner is a member of. */
+static int cancelled_above_body(void *rt)
+{
+    weft__a32 ready = {0};
+    weft_scope *s;
+    (void)rt;
+    reset();
+    assert_int_equal(weft_scope_open(NULL, &s), 0);
+    assert_int_equal(weft_scope_spawn(s, busy_owner, &ready, NULL, NULL), 0);
+    while (atom_load_rlx(&started) != 10)
+        weft_sleep(WEFT_MSEC);
+    assert_int_equal(weft_scope_cancel(s), 0);
+    assert_int_equal(weft_scope_close(s, NULL), -ECANCELED);
+    assert_int_equal(atom_load_rlx(&cleaned), 10);
+    return 0;
+}
+
 static void cancelling_the_owner_reaches_its_scopes(void **state)
 {
     (void)state;
     in_fibers(cancelled_owner_body);
+    in_fibers(cancelled_above_body);
 }
 
 static int born_cancelled(void *arg)
@@ -494,6 +512,42 @@ static void nothing_outlives_a_scope(void **state)
     in_fibers(churn_body);
 }
 
+/* Who spawns at the very moment of a cancel is refused, or its task is cancelled. */
+static int waits_for_cancel(void *arg)
+{
+    (void)arg;
+    return weft_sleep_until(WEFT_NEVER);
+}
+
+static int spawns_on(void *arg)
+{
+    int r;
+    do {
+        r = weft_scope_spawn(arg, waits_for_cancel, NULL, NULL, NULL);
+        atom_add_rlx(&started, 1u);
+    } while (!r && atom_load_rlx(&started) < 3000);
+    return 0;
+}
+
+static void spawns_race_with_cancel(void **state)
+{
+    (void)state;
+    weft_runtime *rt = runtime(3);
+    uint64_t rounds = test_rounds(600);
+    for (uint64_t i = 0; i < rounds; i++) {
+        weft_scope *s;
+        reset();
+        assert_int_equal(weft_scope_open(&(weft_scope_options){.runtime = rt}, &s), 0);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(weft_scope_spawn(s, spawns_on, s, NULL, NULL), 0);
+        while (atom_load_rlx(&started) < i % 20)
+            weft__relax();
+        weft_scope_cancel(s);
+        assert_int_equal(weft_scope_close(s, NULL), -ECANCELED);
+    }
+    weft_runtime_free(rt);
+}
+
 int main(void)
 {
     test_limit(55, "sched_scope");
@@ -509,6 +563,7 @@ int main(void)
         cmocka_unit_test(poll_tasks_are_members),
         cmocka_unit_test(shutdown_reaches_members_elsewhere),
         cmocka_unit_test(nothing_outlives_a_scope),
+        cmocka_unit_test(spawns_race_with_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
