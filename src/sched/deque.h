@@ -53,6 +53,19 @@ static inline void *weft__deque_pop(weft__deque *q)
     return q->head == q->tail ? NULL : q->slots[q->head++ & (q->size - 1)];
 }
 
+/* The head, which stays; only when not empty. */
+static inline void *weft__deque_head(const weft__deque *q)
+{
+    return q->slots[q->head & (q->size - 1)];
+}
+
+/* The head out, `p` in at the tail; only when not empty. Needs no room. */
+static inline void weft__deque_rotate(weft__deque *q, void *p)
+{
+    q->head++;
+    q->slots[q->tail++ & (q->size - 1)] = p;
+}
+
 /* Takes `p` off the tail if that is where it is. */
 static inline bool weft__deque_pop_tail(weft__deque *q, const void *p)
 {

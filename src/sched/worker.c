@@ -109,17 +109,21 @@ static weft_task *pick_own(weft__worker *w, uint64_t tick)
     return take_pinned(w);
 }
 
-/* The next task without a look around; NULL: the main flow must look. */
-static weft_task *pick(weft__worker *w)
+/* Whether the main flow must look around before the next task. */
+static inline bool look_due(weft__worker *w)
 {
     uint64_t tick = atom_load_rlx(&w->tick);
     if (WEFT__UNLIKELY(tick >= w->look_at || atom_load_rlx(&w->inbox_count) ||
                        atom_load_rlx(&w->rt->high.count)))
-        return NULL;
-    if (WEFT__UNLIKELY((w->hurry || tick % CLOCK_EVERY == 0) &&
-                       weft__sys_ticks() - w->looked > WEFT__TICKS_LONG))
-        return NULL;
-    return pick_own(w, tick);
+        return true;
+    return WEFT__UNLIKELY((w->hurry || tick % CLOCK_EVERY == 0) &&
+                          weft__sys_ticks() - w->looked > WEFT__TICKS_LONG);
+}
+
+/* The next task without a look around; NULL: the main flow must look. */
+static weft_task *pick(weft__worker *w)
+{
+    return look_due(w) ? NULL : pick_own(w, atom_load_rlx(&w->tick));
 }
 
 /* ---- Switching ---- */
@@ -277,6 +281,28 @@ static void task_park(weft__parker *self, weft_time deadline)
         weft__timer_disarm(t);
 }
 
+/* The common case in a solo runtime: the head of the queue is a fiber that has run before,
+ * and nothing goes before it. One out, one in, one switch. */
+static inline bool yield_to_head(weft__worker *w, weft_task *t)
+{
+    weft__deque *q = &w->fifo;
+    if (weft__deque_empty(q) || atom_load_rlx(&w->next) || !weft__fifo_empty(&w->pinned) ||
+        look_due(w))
+        return false;
+    weft_task *n = weft__deque_head(q);
+    if (WEFT__UNLIKELY((uintptr_t)n & 1) || !weft__task_is_fiber(n))
+        return false; /* a first run, a tombstone, a poll task */
+    weft__strand *s = weft__task_strand(n);
+    if (WEFT__UNLIKELY(!s))
+        return false;
+    weft__deque_rotate(q, t);
+    w->next_streak = 0;
+    make_current(w, n);
+    weft__context_switch(&weft__task_strand(t)->context, &s->context);
+    arrived(weft__worker_self());
+    return true;
+}
+
 static void task_yield(weft__parker *self)
 {
     weft_task *t = weft__task_of(self);
@@ -290,6 +316,8 @@ static void task_yield(weft__parker *self)
         return;
     }
     /* Nobody else sees this queue, so it may hold a fiber that is still running. */
+    if (WEFT__LIKELY(yield_to_head(w, t)))
+        return;
     if (!weft__deque_push(&w->fifo, t)) {
         make_current(w, t); /* no memory to queue it: goes on */
         return;
