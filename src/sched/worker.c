@@ -188,6 +188,7 @@ static bool go_to(weft__worker *w, weft__context *from, weft_task *t)
         if (WEFT__LIKELY(s != NULL)) {
             atom_store_rlx(&t->u.f.strand, s);
             s->stack->owner = atom_load_rlx(&t->name);
+            w->starved_until = 0;
             make_current(w, t);
             weft__context_run(from, &s->context, s->stack->low, strand_room(s->stack), fiber_main,
                               s);
@@ -564,14 +565,12 @@ static weft_task *steal(weft__worker *w)
     return NULL;
 }
 
+/* One: when there is no stack for it, there is none for the others, and when there is,
+ * go_to has the next one tried at once. */
 static void retry_starved(weft__worker *w)
 {
-    if (WEFT__LIKELY(weft__fifo_empty(&w->starved)))
-        return;
-    weft__slink *l;
-    weft__fifo again = w->starved;
-    weft__fifo_init(&w->starved);
-    while ((l = weft__fifo_pop(&again)) != NULL)
+    weft__slink *l = weft__fifo_pop(&w->starved);
+    if (WEFT__UNLIKELY(l != NULL))
         weft__ready_tail(w, weft__task_of_link(l));
 }
 
