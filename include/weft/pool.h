@@ -5,7 +5,7 @@
  *
  * A pool is an object with a table of functions. Three are shipped, and a program may
  * bring its own. It is given to a runtime in weft_runtime_options; without one a runtime
- * has its built-in queues, which are faster than any pool (docs/pools.md).
+ * has its built-in queues, which suit mixed work. docs/pools.md compares them.
  *
  * In front of the pool stay: the one task that a task just made ready and that runs next
  * (it goes into the pool when the next such one comes), pinned tasks, tasks of high
