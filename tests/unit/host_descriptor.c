@@ -216,7 +216,20 @@ static void *set_and_reset(void *arg)
     return NULL;
 }
 
-/* The waker writes into memory that is gone when free has returned. */
+struct witness {
+    weft__a32 woken, over; /* over: free has returned */
+};
+
+static void be_late(void *arg)
+{
+    struct witness *w = arg;
+    for (int i = 0; i < 3; i++)
+        sched_yield();
+    assert_int_equal(atom_load_acq(&w->over), 0);
+    atom_add_rlx(&w->woken, 1u);
+}
+
+/* The waker belongs to the owner again when free has returned. */
 static void free_waits_for_a_wake_in_progress(void **state)
 {
     (void)state;
@@ -229,9 +242,10 @@ static void free_waits_for_a_wake_in_progress(void **state)
     assert_int_equal(weft_descriptor_pool_new(0, &pool), 0);
     assert_int_equal(pthread_create(&thread, NULL, set_and_reset, &s), 0);
     uint64_t rounds = test_rounds(20000);
+    struct witness *all = calloc(rounds, sizeof *all);
     for (uint64_t i = 0; i < rounds; i++) {
-        weft__a32 *woken = calloc(1, sizeof *woken);
-        weft_waker waker = {bump, woken};
+        struct witness *w = &all[i];
+        weft_waker waker = {be_late, w};
         weft_descriptor *d;
         assert_int_equal(weft_descriptor_event(pool, &event, &waker, &d), 0);
         if (i % 3 == 0)
@@ -239,12 +253,12 @@ static void free_waits_for_a_wake_in_progress(void **state)
         unsigned armings = i % 3 == 0;
         for (int k = 0; k < 3; k++)
             armings += weft_descriptor_check(d) == 0;
-        for (int k = 0; i % 8 == 0 && k < 200 && !atom_load_rlx(woken); k++)
+        for (int k = 0; i % 8 == 0 && k < (int)(i / 8 % 6); k++)
             sched_yield();
         weft_descriptor_free(d);
-        assert_true(atom_load_rlx(woken) <= armings);
-        wakes += atom_load_rlx(woken);
-        free(woken);
+        atom_store_rel(&w->over, 1u);
+        assert_true(atom_load_rlx(&w->woken) <= armings);
+        wakes += atom_load_rlx(&w->woken);
     }
     atom_store_rel(&s.quit, 1u);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -252,6 +266,7 @@ static void free_waits_for_a_wake_in_progress(void **state)
                   (unsigned long long)rounds);
     assert_true(weft_descriptor_pool_idle(pool) <= 1);
     weft_descriptor_pool_free(pool);
+    free(all);
 }
 
 enum { ITEMS = 20000 };

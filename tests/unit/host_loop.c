@@ -100,6 +100,32 @@ static void a_waiting_source_is_looked_at_by_the_pacer(void **state)
     close_loop(&l);
 }
 
+static void progress_brings_the_floor_back(void **state)
+{
+    (void)state;
+    struct loop l = open_loop();
+    weft_host *host;
+    const weft_host_options options = {.floor = WEFT_MSEC, .ceiling = 20 * WEFT_SEC};
+    assert_int_equal(weft_host_new(l.rt, &options, &host), 0);
+    weft_host_free(l.host);
+    l.host = host;
+    struct script s = {.answer = WEFT_POLL_WAITING};
+    add(&l, &s);
+    while (stats(&l).paced < 9) { /* 511 ms: the next waits would be 512 ms, 1 s, 2 s, 4 s */
+        assert_int_equal(weft_host_turn(l.host), 0);
+        assert_int_equal(weft_host_wait(l.host, WEFT_NEVER), 0);
+    }
+    s.moves = 1;
+    assert_int_equal(weft_host_turn(l.host), 1);
+    weft_time start = weft_now();
+    for (int i = 0; i < 4; i++) { /* 15 ms */
+        assert_int_equal(weft_host_turn(l.host), 0);
+        assert_int_equal(weft_host_wait(l.host, WEFT_NEVER), 0);
+    }
+    assert_true(weft_now() - start < 5 * WEFT_SEC);
+    close_loop(&l);
+}
+
 static void an_idle_source_is_left_alone(void **state)
 {
     (void)state;
@@ -332,6 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_waiting_source_is_looked_at_by_the_pacer),
+        cmocka_unit_test(progress_brings_the_floor_back),
         cmocka_unit_test(an_idle_source_is_left_alone),
         cmocka_unit_test(a_due_time_is_kept_to),
         cmocka_unit_test(waiting_ends_at_a_due_time_before_the_pacers),
