@@ -69,7 +69,7 @@ WEFT__NOINLINE weft__parker **weft__self_slot(weft__parker **slot)
  * and before it is PARKED, so that a quick answer costs neither side a system call. What
  * comes in time keeps the moment, what does not halves it, a long sleep ends it. */
 #ifdef WEFT_MODEL
-#define LINGER_MAX 0
+#define LINGER_MAX 0 /* its threads share this thread's variables */
 #else
 #define LINGER_MAX (50 * WEFT_USEC)
 #endif
@@ -94,6 +94,8 @@ static bool token_comes_soon(weft__parker *self)
 
 static void learn_to_linger(weft_time slept)
 {
+    if (LINGER_MAX == 0)
+        return;
     if (slept > 6 * LINGER_MAX)
         linger = 0;
     else if (slept < 2 * LINGER_MAX)
@@ -104,7 +106,7 @@ static void learn_to_linger(weft_time slept)
 
 static void thread_park(weft__parker *self, weft_time deadline)
 {
-    if ((linger && token_comes_soon(self)) || !weft__parked(self))
+    if ((LINGER_MAX != 0 && linger && token_comes_soon(self)) || !weft__parked(self))
         return;
     weft_time start = weft__sys_now();
     for (;;) {

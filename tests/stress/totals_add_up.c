@@ -76,7 +76,8 @@ static void never_fall_and_add_up(void **state)
         atom_store_rlx(&stop, 0u);
         assert_int_equal(weft_runtime_new(&o, &rt), 0);
         for (int i = 0; i < 2; i++)
-            assert_int_equal(weft_spawn(rt, spawns, NULL, NULL, NULL), 0);
+            while (weft_spawn(rt, spawns, NULL, NULL, NULL) != 0)
+                assert_true(capped); /* the first may fill the cap before the second comes */
         for (int i = 0; i < 2; i++) {
             assert_int_equal(pthread_create(&outside[i], NULL, spawns_outside, rt), 0);
         }
