@@ -12,7 +12,7 @@
 
 #include "sched/pool.h"
 
-enum { SLOTS = 2, TASKS = 3, THIEVES = 2 };
+enum { SLOTS = 2, TASKS = 4, THIEVES = 2 };
 
 static weft__pool_ring ring;
 static weft__aptr slots[SLOTS];
@@ -59,6 +59,7 @@ static void owner(void)
 {
     push();
     push();
+    push(); /* full, unless a thief was here */
     got(owner_takes(&ring));
     push();
     got(owner_takes(&ring));
