@@ -23,8 +23,8 @@ static int busy(void *arg)
 
 static int leave_main(void)
 {
-    weft_runtime *rt;
-    weft_fd *a, *b;
+    static weft_runtime *rt; /* still known at exit: not a leak */
+    static weft_fd *a, *b;
     if (weft_runtime_new(&(weft_runtime_options){.workers = 3}, &rt) || weft_unix_pair(&a, &b))
         return 1;
     for (int i = 0; i < 20; i++)
@@ -117,7 +117,7 @@ static int naps_for_ever(void *arg)
 static int unload_alive(void)
 {
     static struct api api;
-    weft_runtime *rt;
+    static weft_runtime *rt;
     load(&api);
     if (api.runtime_new(&(weft_runtime_options){.workers = 2}, &rt))
         return 1;
