@@ -481,10 +481,9 @@ static unsigned close_pool(weft_blocking_pool *pool)
     pool->closed = true;
     empty_queue(pool, &out, -ESHUTDOWN);
     unsigned running = pool->running;
-    while (!weft__list_empty(&pool->idle)) {
-        struct helper *h = weft__container(weft__list_pop(&pool->idle), struct helper, idle);
+    for (weft__link *l; (l = weft__list_pop(&pool->idle)) != NULL;) {
         pool->idle_count--;
-        notify(h);
+        notify(weft__container(l, struct helper, idle));
     }
     weft__release(&pool->lock);
     discard(pool, &out);

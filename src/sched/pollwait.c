@@ -45,7 +45,7 @@ static int begin(weft_task *t, weft_poll_wait *w, weft_select_case *cases, size_
         weft_task_wake(t);
         return WEFT_PENDING;
     }
-    weft_time limit;
+    weft_time limit = WEFT_NEVER;
     int r = weft__select_link(&t->parker, cases, n, flags, deadline, &limit);
     if (r != -EINPROGRESS)
         return r;
