@@ -28,7 +28,7 @@ static int serve(void *address)
     int error = weft_tcp_listen(address, NULL, &listener);
     if (error)
         return error;
-    while ((error = weft_tcp_accept(listener, WEFT_NEVER, &conn)) != -ECANCELED)
+    while ((error = weft_tcp_accept(listener, WEFT_NEVER, &conn)) == 0 || error == -EMFILE)
         if (error == 0 && weft_go(echo, conn) != 0)
             weft_fd_unref(conn);
     weft_fd_unref(listener);

@@ -24,10 +24,12 @@ static int say(void *arg)
 static int hello(void *arg)
 {
     weft_channel *words = arg;
-    struct word three[] = {{words, "weft\n", 60 * WEFT_MSEC},
-                           {words, "Hello, ", 20 * WEFT_MSEC},
-                           {words, "from ", 40 * WEFT_MSEC}};
+    /* Static, for a fiber may outlive this function when it returns early. */
+    static struct word three[] = {{NULL, "weft\n", 60 * WEFT_MSEC},
+                                  {NULL, "Hello, ", 20 * WEFT_MSEC},
+                                  {NULL, "from ", 40 * WEFT_MSEC}};
     for (int i = 0; i < 3; i++) {
+        three[i].to = words;
         int error = weft_go(say, &three[i]);
         if (error)
             return error;

@@ -9,12 +9,19 @@
  *
  *     for (;;) {
  *         weft_driven_turn(rt, &budget);
- *         switch (weft_driven_plan(rt, NULL, &until)) { ... poll(fds, n, timeout) ... }
+ *         if (done) // looked at after the turn, which may have set it
+ *             break;
+ *         int plan = weft_driven_plan(rt, NULL, &until);
+ *         poll(fds, n, weft_wait_milliseconds(plan, weft_now(), until));
  *     }
  *
- * Concurrency: spawn, wake and cancel come from any thread. turn, plan and free belong
- * to one thread at a time, which need not always be the same; a turn while another
- * thread is in one answers -EBUSY.
+ * with weft_driven_fd(rt) among fds (weft_wait_milliseconds is in weft/timer.h).
+ *
+ * Concurrency: spawn, wake and cancel come from any thread. turn, plan, shutdown and
+ * free belong to one thread at a time, which need not always be the same; a turn while
+ * another thread is in one answers -EBUSY. shutdown and free drive the last turns
+ * themselves. The driving thread must not wait for a task of this runtime in any other
+ * way (weft_task_join with a deadline, a channel): nobody would run it meanwhile.
  */
 #ifndef WEFT_DRIVEN_H
 #define WEFT_DRIVEN_H
@@ -51,10 +58,10 @@ typedef struct weft_driven_budget {
 WEFT_API int weft_driven_turn(weft_runtime *rt, const weft_driven_budget *budget);
 
 enum {
-    WEFT_PLAN_NEVER = 0, /* nothing to do until a wake */
+    WEFT_PLAN_NOW = 0,   /* call turn again; nothing was armed */
     WEFT_PLAN_UNTIL = 1, /* nothing to do until *ret_until or a wake */
-    WEFT_PLAN_NOW = 2,   /* call turn again; nothing was armed */
-};
+    WEFT_PLAN_NEVER = 2, /* nothing to do until a wake */
+}; /* numbered as the timer service's, so weft_wait_milliseconds takes either */
 
 /* When the next turn is due, and in the same step the wake: unless the answer is NOW,
  * `waker` is called once, from any thread, as soon as something becomes ready before
@@ -64,8 +71,8 @@ enum {
  * waker      copied; NULL: none (the descriptor alone)
  * ret_until  absolute ns, set with UNTIL, else WEFT_NEVER; NULL if unwanted
  *
- * Returns one of the three; -EINVAL (NULL, not host-driven); -EBUSY (in a turn);
- * -ENXIO. Callable from: any thread outside of this runtime's tasks. */
+ * Returns one of the three; -EINVAL (rt NULL, not host-driven, a waker without function); -EBUSY
+ * (in a turn); -ENXIO. Callable from: any thread outside of this runtime's tasks. */
 WEFT_API int weft_driven_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_until);
 
 /* The descriptor, made on first request and closed by weft_runtime_free: readable

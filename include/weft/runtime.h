@@ -93,6 +93,9 @@ WEFT_API int weft_runtime_attach(weft_runtime *rt, weft_time deadline);
  *
  * deadline  absolute, ns; WEFT_TRY does not wait
  *
+ * In a host-driven runtime it drives: tasks run on the calling thread, which must be the
+ * driving one. A caller that is itself a cancelled task does not wait: it gets the number.
+ *
  * Returns the number of tasks still alive, 0 when all have ended; -EINVAL (NULL);
  * -EDEADLK (called from a task of this runtime with a deadline that waits); -EPERM
  * (called from a poll function with a deadline that waits); -ENXIO (inherited through
@@ -102,11 +105,12 @@ WEFT_API int weft_runtime_shutdown(weft_runtime *rt, weft_time deadline);
 
 /* Shuts down without a limit, joins the threads, frees everything. Task handles that
  * are still held stay valid for weft_task_unref only. NULL is fine. Returns NULL.
- * Callable from: any thread that is not a worker of this runtime. */
+ * Callable from: any thread that is not a worker of this runtime; from one it is a
+ * programming error that aborts with a message, since a worker cannot join itself. */
 WEFT_API weft_runtime *weft_runtime_free(weft_runtime *rt);
 
-/* Runs `fn` as a fiber of a new one-worker runtime on the calling thread, and all
- * that it spawns, until fn has returned and every other task has ended; then frees
+/* Runs `fn` as a fiber of a new one-worker runtime (options->workers is ignored) on the calling
+ * thread, and all that it spawns, until fn has returned and every other task has ended; then frees
  * the runtime. When fn returns, the tasks that are left are not cancelled: they
  * finish.
  *

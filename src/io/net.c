@@ -272,7 +272,7 @@ int weft_unix_pair(weft_fd **ret_a, weft_fd **ret_b)
 {
     int pair[2];
     weft_fd *a;
-    if (!ret_a || !ret_b)
+    if (!ret_a || !ret_b || ret_a == ret_b)
         return -EINVAL;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair))
         return -errno;

@@ -200,6 +200,8 @@ int weft_driven_turn(weft_runtime *rt, const weft_driven_budget *budget)
 
 int weft_driven_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_until)
 {
+    if (waker && !waker->wake)
+        return -EINVAL;
     int r = enter(rt);
     if (r)
         return r == -EDEADLK ? -EBUSY : r;
