@@ -180,6 +180,9 @@ static void *helper_main(void *arg)
     struct helper *self = arg;
     weft_blocking_pool *pool = self->pool;
     own_pool = pool;
+#ifdef __linux__
+    pthread_setname_np(pthread_self(), pool->name);
+#endif
     weft__acquire(&pool->lock);
     for (;;) {
         struct job *job = take_job(pool);
@@ -216,11 +219,7 @@ static int start_thread(weft_blocking_pool *pool, struct helper *h)
         r = pthread_create(&h->thread, &attr, helper_main, h);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attr);
-#ifdef __linux__
-    if (!r)
-        pthread_setname_np(h->thread, pool->name);
-#endif
-    return -r;
+    return -r; /* the thread may have ended already, and h be gone */
 }
 
 /* Adds a thread, whose place is already counted. Not under the lock. */
