@@ -26,13 +26,15 @@
 #include "sched/extra.h"
 #include "sched/pool.h"
 
-#define LOOK_MAX    64u
-#define CLOCK_EVERY 16u
-#define LOOK_QUICK  (100 * WEFT_USEC)
-#define LOOK_LONG   (500 * WEFT_USEC)
-#define NEXT_LIMIT  3u /* times in a row that `next` goes before the queue, at least */
-#define HIGH_LIMIT  8u /* times in a row that a task of high priority goes first */
-#define STEAL_BATCH (WEFT__RUNQ_SIZE / 2)
+#define LOOK_MAX      64u
+#define CLOCK_EVERY   16u
+#define PLENTY        32u
+#define POLL_AT_LEAST (1 * WEFT_MSEC) /* the driver is asked, however much is ready */
+#define LOOK_QUICK    (100 * WEFT_USEC)
+#define LOOK_LONG     (500 * WEFT_USEC)
+#define NEXT_LIMIT    3u /* times in a row that `next` goes before the queue, at least */
+#define HIGH_LIMIT    8u /* times in a row that a task of high priority goes first */
+#define STEAL_BATCH   (WEFT__RUNQ_SIZE / 2)
 
 #ifdef WEFT__SELF_INLINE
 _Thread_local weft__worker *weft__worker_here;
@@ -456,6 +458,13 @@ static void run_timers(weft__worker *w)
     }
 }
 
+/* So much is ready that more events would only wait in the queue. */
+static bool has_plenty(const weft__worker *w)
+{
+    uint32_t n = w->solo ? w->fifo.tail - w->fifo.head : weft__runq_length(&w->runq);
+    return n > PLENTY;
+}
+
 /* Takes what descriptors have to say, unless a sleeper is just listening. */
 static void run_driver(weft__worker *w)
 {
@@ -464,8 +473,10 @@ static void run_driver(weft__worker *w)
     uint32_t nobody = 0;
     bool listened = w->listened;
     w->listened = false;
-    if (!driver || listened || !atom_cas_acq(&rt->keeper, &nobody, w->number + 1))
+    if (!driver || listened || (has_plenty(w) && w->now < w->polled + POLL_AT_LEAST) ||
+        !atom_cas_acq(&rt->keeper, &nobody, w->number + 1))
         return;
+    w->polled = w->now;
     driver->ops->wait(driver, WEFT_TRY);
     atom_store_sc(&rt->keeper, 0u);
 }

@@ -95,6 +95,7 @@ typedef struct weft__worker {
     weft__fifo starved; /* fibers for which there was no stack */
     weft_time starved_until;
     weft_time now;    /* as of the last look around */
+    weft_time polled; /* when the driver was last asked between tasks */
     weft_time linger; /* how long to look on before sleeping, ns (sleep.c) */
     uint64_t rng;
 
