@@ -17,9 +17,11 @@
  * unattended; then it steps in. After IDLE_ROUNDS rounds in which nobody moved and all
  * sleep, it sleeps without a limit. A new one is woken by the next worker that leaves
  * sleep and with it descriptors or timers, or that puts a task where thieves cannot see
- * it, or arms a timer: not before, for waking it costs what the first task would wait. So a runtime
- * at rest makes no wake-ups, and one under load a few hundred a second at most.
+ * it, or arms a timer: not before, for waking it costs what the first task would wait.
+ * So a runtime at rest makes no wake-ups, and one under load a few hundred a second at
+ * most.
  */
+#include "base/linger.h"
 #include "sched/worker.h"
 
 #define WATCH             (5 * WEFT_MSEC)
@@ -27,10 +29,6 @@
 #define GRACE             (1 * WEFT_MSEC)
 #define LOOK_AFTER_EVENTS 8u
 #define NO_PLAN           INT64_MIN
-
-#define LINGER_MIN   (4 * WEFT_USEC)
-#define LINGER_MAX   (50 * WEFT_USEC)
-#define LINGER_LOOKS 16 /* between two looks at the clock */
 
 /* ---- The keeper ---- */
 
@@ -237,36 +235,24 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
         atom_store_sc(&rt->watcher, 0u);
 }
 
-/* A worker that was woken soon after it had fallen asleep looks on for a moment before
- * it sleeps again: a wake costs both sides some microseconds. What it finds this way
- * keeps the moment, what it does not halves it, and a longer sleep ends it; so it is zero
- * at rest, and where somebody else needs the processor. While it looks it counts as
- * searching, so nobody wakes another. */
+/* A worker that was woken soon after it had fallen asleep looks on for a moment before it
+ * sleeps again (linger.h), but not past a deadline. If it searches it goes on to count as
+ * searching, so that nobody wakes another. */
 static bool found_while_waiting(weft__worker *w)
 {
     if (w->linger == 0 || atom_load_rlx(&w->rt->driver))
         return false;
-    weft_time end = weft__sys_now() + w->linger;
+    weft_time end = min_time(weft__sys_now() + w->linger, earliest(w));
     do {
-        for (int i = 0; i < LINGER_LOOKS; i++) {
+        for (int i = 0; i < WEFT__LINGER_LOOKS; i++) {
             if (weft__work_anywhere(w))
                 return true;
             for (int k = 0; k < 4; k++)
                 weft__relax();
         }
     } while (weft__sys_now() < end);
-    w->linger = w->linger / 2 < LINGER_MIN ? 0 : w->linger / 2;
+    w->linger = weft__linger_after_nothing(w->linger);
     return false;
-}
-
-static void learn_to_linger(weft__worker *w, weft_time slept)
-{
-    if (!atom_load_rlx(&w->sleeper.notified) || slept > 6 * LINGER_MAX)
-        w->linger = 0;
-    else if (slept < 2 * LINGER_MAX)
-        w->linger = w->linger < LINGER_MIN       ? LINGER_MIN
-                    : 2 * w->linger < LINGER_MAX ? 2 * w->linger
-                                                 : LINGER_MAX;
 }
 
 void weft__worker_sleep(weft__worker *w)
@@ -293,7 +279,10 @@ void weft__worker_sleep(weft__worker *w)
     if (!moved && !orphaned && !weft__work_anywhere(w)) {
         weft_time start = weft__sys_now();
         slumber(w, keeper, to_watch, driver);
-        learn_to_linger(w, weft__sys_now() - start);
+        /* Only a wake teaches; a deadline comes when it comes. */
+        w->linger = atom_load_rlx(&w->sleeper.notified)
+                        ? weft__linger_after_sleep(w->linger, weft__sys_now() - start)
+                        : 0;
     }
     weft__idle_deregister(&rt->idle, &w->sleeper);
     atom_store_sc(&w->asleep, 0u);

@@ -10,6 +10,8 @@
  */
 #include "wait/wait.h"
 
+#include "base/linger.h"
+
 static void thread_park(weft__parker *self, weft_time deadline);
 static void thread_ready(weft__parker *p);
 static void thread_yield(weft__parker *self);
@@ -65,15 +67,14 @@ WEFT__NOINLINE weft__parker **weft__self_slot(weft__parker **slot)
 
 /* ---- A plain thread ---- */
 
-/* A thread whose last waits were short looks at its word for a moment before it sleeps,
- * and before it is PARKED, so that a quick answer costs neither side a system call. What
- * comes in time keeps the moment, what does not halves it, a long sleep ends it. */
+/* Before it is PARKED a thread looks at its word for a moment (linger.h), so that a quick
+ * answer costs neither side a system call. Under the model, whose threads share this
+ * thread's variables, it never does. */
 #ifdef WEFT_MODEL
-#define LINGER_MAX 0 /* its threads share this thread's variables */
+#define LINGERS 0
 #else
-#define LINGER_MAX (50 * WEFT_USEC)
+#define LINGERS 1
 #endif
-#define LINGER_MIN (4 * WEFT_USEC)
 
 static _Thread_local weft_time linger;
 
@@ -81,32 +82,20 @@ static bool token_comes_soon(weft__parker *self)
 {
     weft_time end = weft__sys_now() + linger;
     do {
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < WEFT__LINGER_LOOKS; i++) {
             if (atom_load_acq(&self->word) & WEFT__WAIT_TOKEN) /* pairs with weft__unpark */
                 return true;
             for (int k = 0; k < 4; k++)
                 weft__relax();
         }
     } while (weft__sys_now() < end);
-    linger = linger / 2 < LINGER_MIN ? 0 : linger / 2;
+    linger = weft__linger_after_nothing(linger);
     return false;
-}
-
-static void learn_to_linger(weft_time slept)
-{
-    if (LINGER_MAX == 0)
-        return;
-    if (slept > 6 * LINGER_MAX)
-        linger = 0;
-    else if (slept < 2 * LINGER_MAX)
-        linger = linger < LINGER_MIN       ? LINGER_MIN
-                 : 2 * linger < LINGER_MAX ? 2 * linger
-                                           : LINGER_MAX;
 }
 
 static void thread_park(weft__parker *self, weft_time deadline)
 {
-    if ((LINGER_MAX != 0 && linger && token_comes_soon(self)) || !weft__parked(self))
+    if ((LINGERS && linger && token_comes_soon(self)) || !weft__parked(self))
         return;
     weft_time start = weft__sys_now();
     for (;;) {
@@ -120,7 +109,8 @@ static void thread_park(weft__parker *self, weft_time deadline)
             deadline = WEFT_NEVER; /* claimed by another: the unpark is on its way */
         }
     }
-    learn_to_linger(weft__sys_now() - start);
+    if (LINGERS)
+        linger = weft__linger_after_sleep(linger, weft__sys_now() - start);
 }
 
 static void thread_ready(weft__parker *p)
