@@ -23,8 +23,8 @@
 struct weft__driven {
     weft__a32 busy; /* a turn, or a plan, is in progress */
     bool registered;
-    weft_waker waker; /* written while not registered; read by who took the sleeper off */
-    weft__lock lock;  /* guards the descriptors against their creation */
+    weft__lock lock; /* guards waker, and the descriptors against their creation */
+    weft_waker waker;
     int poll_fd, wake_fd, timer_fd;
     bool has_driver; /* its descriptor is in poll_fd */
 };
@@ -74,8 +74,8 @@ static void raise_wake(struct weft__driven *d)
 void weft__driven_wake(struct weft_runtime *rt)
 {
     struct weft__driven *d = rt->driven;
-    weft_waker waker = d->waker;
     weft__acquire(&d->lock);
+    weft_waker waker = d->waker;
     if (d->wake_fd >= 0)
         raise_wake(d);
     weft__release(&d->lock);
@@ -214,7 +214,9 @@ int weft_driven_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_u
         weft__drained_check(rt);
         if (again) /* armed by an earlier plan; the waker may be another now */
             weft__idle_deregister(&rt->idle, &w->sleeper);
+        weft__acquire(&d->lock); /* a late waker of the plan before may be reading */
         d->waker = waker ? *waker : (weft_waker){NULL, NULL};
+        weft__release(&d->lock);
         atom_store_sc(&w->asleep, 1u);
         weft__idle_register(&rt->idle, &w->sleeper, again || w->searching);
         w->searching = false;
