@@ -129,8 +129,7 @@ static int spawn_begin(weft_runtime **rt, const weft_spawn_options *options, wef
     return 0;
 }
 
-static void spawn_commit(struct weft_runtime *rt, weft__worker *w, weft_task *t,
-                         weft_task **ret_task)
+static void spawn_commit(weft__worker *w, weft_task *t, weft_task **ret_task)
 {
     if (ret_task)
         *ret_task = t;
@@ -138,7 +137,6 @@ static void spawn_commit(struct weft_runtime *rt, weft__worker *w, weft_task *t,
         weft__ready_spawned(w, t);
     else
         weft__ready_woken(t);
-    (void)rt;
 }
 
 /* Into a scope: a place in it, and what says so in the task. */
@@ -198,7 +196,7 @@ int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_option
     atom_store_rlx(&t->u.f.strand, linked ? WEFT__STRAND_TAKEN : WEFT__STRAND_QUEUED);
     task_init(t, rt, w, options, ret_task ? WEFT__TASK_HANDLE : 0);
     scope_commit(t, x);
-    spawn_commit(rt, w, t, ret_task);
+    spawn_commit(w, t, ret_task);
     return 0;
 }
 
@@ -244,7 +242,7 @@ int weft__spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t
               WEFT__TASK_POLL | (box ? WEFT__TASK_BOXED : 0u) |
                   (ret_task ? WEFT__TASK_HANDLE : 0u));
     scope_commit(t, x);
-    spawn_commit(rt, w, t, ret_task);
+    spawn_commit(w, t, ret_task);
     return 0;
 }
 
