@@ -5,7 +5,8 @@ A row has a workload and a variant, which are also the names of weft's case. Eac
 runs its case of the same workload and variant; `peer` names others instead (the best of
 several counts, since idioms differ), a dictionary names them per peer; `peer_workload`
 where the peers' has another name. `base` is the name of the raw baseline that weft-bench
-times in between its own runs. `target` is the ratio to the best peer to reach, `limit` a
+times in between its own runs; `beside` names other cases of weft's own to stand against.
+`target` is the ratio to the best peer to reach, `limit` a
 figure that is to be kept whatever the peers take. Higher is better where the unit is a
 rate.
 """
@@ -13,8 +14,8 @@ rate.
 RATES = ("M/s", "k/s")
 
 
-def row(workload, variant, peer=None, target=None, base=None, limit=None, peer_workload=None):
-    return {"workload": workload, "variant": variant, "peer": peer or variant,
+def row(workload, variant, peer=None, target=None, base=None, limit=None, peer_workload=None, beside=None):
+    return {"workload": workload, "variant": variant, "peer": peer or variant, "beside": beside or {},
             "peer_workload": peer_workload or workload, "target": target, "base": base, "limit": limit}
 
 
@@ -25,6 +26,30 @@ def _workers(workload, prefix, **more):
 def _timers(workload, styles, sizes, target):
     return [row(workload, style + size, size, target) for style in styles for size in sizes]
 
+
+# More workers than processors, against the same case on 2 workers.
+MANY_WORKERS = [("spawn_internal", "fiber/", "fiber"), ("ping_pong", "all/", "all/2w"),
+                ("yield_many", "fiber/", "fiber/2w"), ("mutex", "8x/", "8x/2w"),
+                ("channel", "cap128/4x4/", "cap128/4x4/2w"), ("fork_join", "", "2w")]
+MANY = [row(workload, prefix + w, peer="none", target=1.5, beside={"2 workers": few})
+        for workload, prefix, few in MANY_WORKERS for w in ("8w", "64w")]
+
+# Waits of a host, and weft's own for the same.
+PACER = [
+    *[row("pacer_handoff", f"weft/{n}/{w}w", limit=1000)
+      for w in (1, 2) for n in (5000, 20000, 50000, 1000000)],
+    row("pacer_handoff", "host/50000/1t"),
+    row("pacer_handoff", "host/20000/2t"),
+    row("pacer_rest", "host/waiting", target=1.05, base="sequence"),
+    row("pacer_rest", "host/sleeping", limit=1),
+    row("pacer_sleeps", "weft/4w", limit=2010),
+    row("pacer_sleeps", "host/1t", limit=2019),
+    row("pacer_arrival", "host/1t", limit=1000),
+]
+
+# A pool as an interface, against the queues that are built in.
+POOLS = [row("pool", f"{load}/{kind}", beside={"built in": f"{load}/built_in"})
+         for load in ("external", "yield", "tree") for kind in ("single", "computational", "stealable")]
 
 SPAWN_LOCAL = {"": "1w", "tokio": ["1w", "1w/joined", "1w/local_set"]}
 
@@ -85,6 +110,9 @@ ROWS = [
     row("block_on", "spawn_join/poll", "spawn_join", 0.5),
     row("cancel", "1w"),
     row("cancel", "2w"),
+    *MANY,
+    *PACER,
+    *POOLS,
 ]
 
 # Left out of quick runs: near to another row, or long.
@@ -94,4 +122,5 @@ FULL_ONLY = {
     "timer_lifecycle/64", "timer_lifecycle/local/64", "timer_lifecycle/local/1024", "timer_lifecycle/poll/64",
     "timer_expiry/spread/1024", "timer_expiry/poll/spread/1024",
     "echo/1/cpu", "echo/1000/cpu",
+    *[f"{r['workload']}/{r['variant']}" for r in MANY + PACER + POOLS],
 }

@@ -63,6 +63,8 @@ static void run_fib(bench *b, bench_sample *out)
 static const bench_case fib_cases[] = {
     {.variant = "1w", .run = run_fib, .workers = 1, .flags = BENCH_INSIDE, .repeats = 5},
     {.variant = "2w", .run = run_fib, .workers = 2, .flags = BENCH_INSIDE, .repeats = 5},
+    {.variant = "8w", .run = run_fib, .workers = 8, .flags = BENCH_INSIDE, .repeats = 5},
+    {.variant = "64w", .run = run_fib, .workers = 64, .flags = BENCH_INSIDE, .repeats = 5},
 };
 BENCH_WORKLOAD(fork_join, "fib(30) with a spawn in every call; ns per spawn", fib_cases);
 

@@ -66,6 +66,8 @@ BENCH_WORKLOAD(spawn_external, "2 workers: a plain thread spawns 100,000 empty t
 static const bench_case internal_cases[] = {
     {.variant = "fiber", .run = run_spawn, .workers = 2, .flags = BENCH_INSIDE, .a = FIBER},
     {.variant = "poll", .run = run_spawn, .workers = 2, .flags = BENCH_INSIDE, .a = POLL},
+    {.variant = "fiber/8w", .run = run_spawn, .workers = 8, .flags = BENCH_INSIDE, .a = FIBER},
+    {.variant = "fiber/64w", .run = run_spawn, .workers = 64, .flags = BENCH_INSIDE, .a = FIBER},
 };
 BENCH_WORKLOAD(spawn_internal, "2 workers: a task spawns 100,000 empty tasks", internal_cases);
 

@@ -56,6 +56,8 @@ static void run_yield(bench *b, bench_sample *out)
 static const bench_case yield_cases[] = {
     {.variant = "fiber/1w", .run = run_yield, .workers = 1, .flags = BENCH_INSIDE},
     {.variant = "fiber/2w", .run = run_yield, .workers = 2, .flags = BENCH_INSIDE},
+    {.variant = "fiber/8w", .run = run_yield, .workers = 8, .flags = BENCH_INSIDE},
+    {.variant = "fiber/64w", .run = run_yield, .workers = 64, .flags = BENCH_INSIDE},
     {.variant = "poll/1w", .run = run_yield, .workers = 1, .flags = BENCH_INSIDE, .a = 1},
     {.variant = "poll/2w", .run = run_yield, .workers = 2, .flags = BENCH_INSIDE, .a = 1},
 };
@@ -144,6 +146,8 @@ static void run_seq(bench *b, bench_sample *out)
 static const bench_case ping_pong_cases[] = {
     {.variant = "all/1w", .run = run_all, .workers = 1, .repeats = 25},
     {.variant = "all/2w", .run = run_all, .workers = 2, .repeats = 25},
+    {.variant = "all/8w", .run = run_all, .workers = 8, .repeats = 25},
+    {.variant = "all/64w", .run = run_all, .workers = 64, .repeats = 25},
     {.variant = "seq/1w", .run = run_seq, .workers = 1, .flags = BENCH_INSIDE},
     {.variant = "seq/2w", .run = run_seq, .workers = 2, .flags = BENCH_INSIDE},
 };

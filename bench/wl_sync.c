@@ -61,6 +61,8 @@ static const bench_case mutex_cases[] = {
     {.variant = "uncontended", .run = run_mutex, .workers = 1, .flags = BENCH_INSIDE, .a = 1},
     {.variant = "8x/1w", .run = run_mutex, .workers = 1, .flags = BENCH_INSIDE, .a = LOCKERS},
     {.variant = "8x/2w", .run = run_mutex, .workers = 2, .flags = BENCH_INSIDE, .a = LOCKERS},
+    {.variant = "8x/8w", .run = run_mutex, .workers = 8, .flags = BENCH_INSIDE, .a = LOCKERS},
+    {.variant = "8x/64w", .run = run_mutex, .workers = 64, .flags = BENCH_INSIDE, .a = LOCKERS},
 };
 BENCH_WORKLOAD(mutex, "lock and unlock; ns per pair", mutex_cases);
 
@@ -182,6 +184,8 @@ static const bench_case channel_cases[] = {
     CHANNEL("cap128/2w", 2, 128, 1, FIBERS),
     CHANNEL("cap128/4x4/1w", 1, 128, 4, FIBERS),
     CHANNEL("cap128/4x4/2w", 2, 128, 4, FIBERS),
+    CHANNEL("cap128/4x4/8w", 8, 128, 4, FIBERS),
+    CHANNEL("cap128/4x4/64w", 64, 128, 4, FIBERS),
     CHANNEL("cap128/thread_to_fiber", 1, 128, 1, THREAD_TO_FIBER),
     CHANNEL("cap128/fiber_to_thread", 1, 128, 1, FIBER_TO_THREAD),
 };
