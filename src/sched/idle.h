@@ -54,7 +54,8 @@ typedef struct weft__idle {
 
 void weft__idle_init(weft__idle *idle);
 
-/* A worker begins to search; false when enough do already (half of `workers`). */
+/* A worker begins to search; false when enough do already: half of `workers`, or of the
+ * processors if those are fewer, for a searcher that has none finds nothing sooner. */
 bool weft__idle_search_begin(weft__idle *idle, unsigned workers);
 
 /* A searcher found work. True: it was the last one, so it looks at the queues again,

@@ -165,7 +165,9 @@ static int runtime_create(const weft_runtime_options *options, struct places pla
     if (!rt)
         return -ENOMEM;
     memset(rt, 0, sizeof *rt);
-    rt->workers = workers;
+    rt->workers = rt->at_once = workers;
+    if (workers > 1 && workers > weft__sys_cpus())
+        rt->at_once = weft__sys_cpus();
     rt->permanent = places.permanent;
     rt->own_places = places.own;
     rt->solo = workers == 1 && !o->pool;

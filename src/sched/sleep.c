@@ -240,7 +240,12 @@ static void slumber(weft__worker *w, bool keeper, bool to_watch, weft__driver *d
  * searching, so that nobody wakes another. */
 static bool found_while_waiting(weft__worker *w)
 {
-    if (w->linger == 0 || atom_load_rlx(&w->rt->driver))
+    struct weft_runtime *rt = w->rt;
+    if (w->linger == 0 || atom_load_rlx(&rt->driver))
+        return false;
+    /* More are awake than there are processors: whatever comes, somebody else could do it
+     * now, but for our looking. */
+    if (atom_load_rlx(&rt->online) - weft__idle_count(&rt->idle) > rt->at_once)
         return false;
     weft_time end = min_time(weft__sys_now() + w->linger, earliest(w));
     do {

@@ -561,7 +561,7 @@ static weft_task *steal_from_pool(weft__worker *w)
 static weft_task *steal(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
-    if (!w->searching && !(w->searching = weft__idle_search_begin(&rt->idle, rt->workers)))
+    if (!w->searching && !(w->searching = weft__idle_search_begin(&rt->idle, rt->at_once)))
         return NULL;
     weft_task *t = w->pool ? steal_from_pool(w) : NULL;
     if (t)

@@ -126,6 +126,7 @@ typedef struct weft__worker {
 
 struct weft_runtime {
     unsigned workers;    /* places */
+    unsigned at_once;    /* of them, as many as can run at once: not more than processors */
     unsigned permanent;  /* of them, the first: threads for good */
     unsigned own_places; /* of them, the first: for threads of the runtime's, the rest is lent */
     weft_time idle_timeout;
