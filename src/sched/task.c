@@ -287,7 +287,7 @@ static bool entry_removed(weft__worker *w, weft_task *t)
         atom_store_rlx(&w->next, NULL);
         return true;
     }
-    return w->solo && weft__deque_pop_tail(&w->fifo, entry);
+    return w->solo ? weft__deque_pop_tail(&w->fifo, entry) : weft__runq_pop_tail(&w->runq, entry);
 }
 
 /* The child has not started and waits in a queue: it runs next, in place of whatever the

@@ -28,7 +28,7 @@
 
 #define LOOK_MAX      64u
 #define CLOCK_EVERY   16u
-#define PLENTY        32u
+#define PLENTY        32u             /* more are queued here: no need to look for others */
 #define POLL_AT_LEAST (1 * WEFT_MSEC) /* the driver is asked, however much is ready */
 #define LOOK_QUICK    (100 * WEFT_USEC)
 #define LOOK_LONG     (500 * WEFT_USEC)
@@ -434,9 +434,9 @@ static void adapt(weft__worker *w)
         w->look_every *= 2;
     else if (took > LOOK_LONG)
         w->look_every = took > 4 * LOOK_LONG ? 1 : w->look_every > 1 ? w->look_every / 2 : 1;
-    /* Alone, as long as a look around lasts: what a task spawned or woke runs depth first,
-     * and the queue waits for some microseconds. Thieves need it fuller. */
-    w->next_limit = w->solo && w->look_every > NEXT_LIMIT ? w->look_every : NEXT_LIMIT;
+    /* As long as the time between two looks: what a task spawned or woke runs depth first,
+     * and the queue waits for some microseconds. */
+    w->next_limit = w->look_every > NEXT_LIMIT ? w->look_every : NEXT_LIMIT;
     w->now = now;
     w->look_at = atom_load_rlx(&w->tick) + w->look_every;
     if (WEFT__UNLIKELY(w->look_at > w->turn_end))
@@ -511,10 +511,8 @@ static weft_task *take_shared(weft__worker *w)
         uint32_t share = count / w->rt->workers + 1;
         if (share > room)
             share = room;
-        if (share > WEFT__RUNQ_SIZE - held)
-            share = WEFT__RUNQ_SIZE - held;
-        if (share == 0)
-            share = 1; /* that one is run, not queued */
+        if (held > PLENTY)
+            share = 1; /* to run now; more would push others out of the ring, back to here */
         uint32_t n = 0;
         weft__slink *l;
         while (n < share && (l = weft__fifo_pop(&q->fifo)) != NULL) {
