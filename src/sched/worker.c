@@ -1,40 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * worker.c -- running tasks: picking the next one, switching to it, and what the
- * main flow does between tasks.
+ * worker.c -- running tasks: switching to the next one, and the worker's main flow.
  *
  * A fiber that leaves (parks, yields, ends) picks its successor itself and switches
  * straight to it, so a hand-over between two fibers costs one switch. Whatever context
  * is arrived at then completes the leaving: only there is the context of the one that
  * left fully saved (wait.h, W3). When there is no simple successor, the switch goes to
  * the main flow, which looks around.
- *
- * What the main flow queues is not notified at once, but once, at the end of the look
- * around, for whatever is more than the one task that it will run now; or before it runs
- * a task without a look.
- *
- * How often the main flow looks at timers, descriptors and shared queues while work
- * is plenty: every look_every switches, which doubles while switches are quick and
- * halves when they take long, so that it comes to a fraction of a millisecond for
- * quick tasks and to every switch for slow ones. Quick tasks may turn slow from one
- * switch to the next: so every CLOCK_EVERY switches, and while there are timers or
- * descriptors that could become late at each, the processor's clock has a say, too.
  */
-#include "sched/worker.h"
-
 #include "sched/census.h"
 #include "sched/extra.h"
-#include "sched/pool.h"
-
-#define LOOK_MAX      64u
-#define CLOCK_EVERY   16u
-#define PLENTY        32u             /* more are queued here: no need to look for others */
-#define POLL_AT_LEAST (1 * WEFT_MSEC) /* the driver is asked, however much is ready */
-#define LOOK_QUICK    (100 * WEFT_USEC)
-#define LOOK_LONG     (500 * WEFT_USEC)
-#define NEXT_LIMIT    3u /* times in a row that `next` goes before the queue, at least */
-#define HIGH_LIMIT    8u /* times in a row that a task of high priority goes first */
-#define STEAL_BATCH   (WEFT__RUNQ_SIZE / 2)
+#include "sched/pick.h"
 
 #ifdef WEFT__SELF_INLINE
 _Thread_local weft__worker *weft__worker_here;
@@ -57,75 +33,6 @@ static WEFT__NOINLINE weft__worker *be_worker(weft__worker *w)
     weft__self_slot(w ? &w->current : NULL);
     weft__pool_bind(w ? w->pool : NULL, w ? w->number : 0);
     return before;
-}
-
-/* ---- Picking ---- */
-
-static weft_task *take_next(weft__worker *w)
-{
-    void *entry = atom_load_rlx(&w->next);
-    if (!entry)
-        return NULL;
-    if (w->solo)
-        atom_store_rlx(&w->next, NULL);
-    else if (!(entry = atom_xchg_acq(&w->next, NULL)))
-        return NULL; /* a watcher was faster */
-    return weft__entry_take(w, entry);
-}
-
-static weft_task *take_queued(weft__worker *w)
-{
-    void *entry;
-    weft_task *t = NULL;
-    while (!t && (entry = w->solo ? weft__deque_pop(&w->fifo) : weft__runq_pop(&w->runq)) != NULL)
-        t = weft__entry_take(w, entry);
-    return t;
-}
-
-static weft_task *take_ready(weft__worker *w)
-{
-    if (WEFT__UNLIKELY(w->pool != NULL))
-        return w->pool->ops->pop(w->pool, w->number, w->now);
-    return take_queued(w);
-}
-
-static weft_task *take_pinned(weft__worker *w)
-{
-    weft__slink *l = weft__fifo_pop(&w->pinned);
-    return l ? weft__task_of_link(l) : NULL;
-}
-
-/* The worker's own work, fair among its sources. */
-static weft_task *pick_own(weft__worker *w, uint64_t tick)
-{
-    weft_task *t;
-    if (WEFT__UNLIKELY(!weft__fifo_empty(&w->pinned)) && (tick & 1u))
-        return take_pinned(w);
-    if (w->next_streak < w->next_limit && (t = take_next(w)) != NULL) {
-        w->next_streak++;
-        return t;
-    }
-    w->next_streak = 0;
-    if ((t = take_ready(w)) != NULL || (t = take_next(w)) != NULL)
-        return t;
-    return take_pinned(w);
-}
-
-/* Whether the main flow must look around before the next task. */
-static inline bool look_due(weft__worker *w)
-{
-    uint64_t tick = atom_load_rlx(&w->tick);
-    if (WEFT__UNLIKELY(tick >= w->look_at || atom_load_rlx(&w->inbox_count) ||
-                       atom_load_rlx(&w->rt->high.count)))
-        return true;
-    return WEFT__UNLIKELY((w->hurry || tick % CLOCK_EVERY == 0) &&
-                          weft__sys_ticks() - w->looked > WEFT__TICKS_LONG);
-}
-
-/* The next task without a look around; NULL: the main flow must look. */
-static weft_task *pick(weft__worker *w)
-{
-    return look_due(w) ? NULL : pick_own(w, atom_load_rlx(&w->tick));
 }
 
 /* ---- Switching ---- */
@@ -238,7 +145,7 @@ static void leave(weft__worker *w, weft_task *t, enum weft__after after)
     w->after_task = t;
     weft_task *n = w->directed;
     w->directed = NULL;
-    go_to(w, &weft__task_strand(t)->context, n ? n : pick(w));
+    go_to(w, &weft__task_strand(t)->context, n ? n : weft__pick(w));
     arrived(weft__worker_self());
 }
 
@@ -256,7 +163,7 @@ static weft__context *fiber_main(void *arg)
             weft__extra_body_ended(t);
         w = weft__worker_self();
         weft__task_end(w, t, result);
-        weft_task *n = pick(w);
+        weft_task *n = weft__pick(w);
         if (n && weft__task_is_fresh(n) && !w->census) {
             atom_store_rlx(&n->u.f.strand, strand);
             strand->stack->owner = atom_load_rlx(&n->name);
@@ -290,7 +197,7 @@ static inline bool yield_to_head(weft__worker *w, weft_task *t)
 {
     weft__deque *q = &w->fifo;
     if (weft__deque_empty(q) || atom_load_rlx(&w->next) || !weft__fifo_empty(&w->pinned) ||
-        look_due(w))
+        weft__look_due(w))
         return false;
     weft_task *n = weft__deque_head(q);
     if (WEFT__UNLIKELY((uintptr_t)n & 1) || !weft__task_is_fiber(n))
@@ -325,7 +232,7 @@ static void task_yield(weft__parker *self)
         make_current(w, t); /* no memory to queue it: goes on */
         return;
     }
-    weft_task *n = pick(w);
+    weft_task *n = weft__pick(w);
     if (n == t) {
         make_current(w, t);
         return;
@@ -424,219 +331,6 @@ static bool start_late(weft__worker *w, weft_task *t)
     return false;
 }
 
-/* ---- Looking around ---- */
-
-static void adapt(weft__worker *w)
-{
-    weft_time now = weft__sys_now();
-    weft_time took = now - w->now;
-    if (took < LOOK_QUICK && w->look_every < LOOK_MAX)
-        w->look_every *= 2;
-    else if (took > LOOK_LONG)
-        w->look_every = took > 4 * LOOK_LONG ? 1 : w->look_every > 1 ? w->look_every / 2 : 1;
-    /* As long as the time between two looks: what a task spawned or woke runs depth first,
-     * and the queue waits for some microseconds. */
-    w->next_limit = w->look_every > NEXT_LIMIT ? w->look_every : NEXT_LIMIT;
-    w->now = now;
-    w->look_at = atom_load_rlx(&w->tick) + w->look_every;
-    if (WEFT__UNLIKELY(w->look_at > w->turn_end))
-        w->look_at = w->turn_end;
-    atom_store_rlx(&w->running_since, (uint64_t)now);
-    w->looked = weft__sys_ticks();
-    w->hurry = atom_load_rlx(&w->rt->driver) != NULL;
-}
-
-static void run_timers(weft__worker *w)
-{
-    struct weft_runtime *rt = w->rt;
-    for (unsigned i = 0; i < rt->workers; i++) {
-        weft__worker *v = &rt->worker[i];
-        weft_time next = (weft_time)atom_load_rlx(&v->wheel_next);
-        w->hurry |= next != WEFT_NEVER;
-        if (next <= w->now)
-            weft__timers_run(w, v, w->now);
-    }
-}
-
-/* So much is ready that more events would only wait in the queue. */
-static bool has_plenty(const weft__worker *w)
-{
-    uint32_t n = w->solo ? w->fifo.tail - w->fifo.head : weft__runq_length(&w->runq);
-    return n > PLENTY;
-}
-
-/* Takes what descriptors have to say, unless a sleeper is just listening. */
-static void run_driver(weft__worker *w)
-{
-    struct weft_runtime *rt = w->rt;
-    weft__driver *driver = atom_load_acq(&rt->driver);
-    uint32_t nobody = 0;
-    bool listened = w->listened;
-    w->listened = false;
-    if (!driver || listened || (has_plenty(w) && w->now < w->polled + POLL_AT_LEAST) ||
-        !atom_cas_acq(&rt->keeper, &nobody, w->number + 1))
-        return;
-    w->polled = w->now;
-    driver->ops->wait(driver, WEFT_TRY);
-    atom_store_sc(&rt->keeper, 0u);
-}
-
-static void drain_inbox(weft__worker *w)
-{
-    if (atom_load_acq(&w->inbox_count) == 0)
-        return;
-    weft__acquire(&w->inbox_lock);
-    weft__fifo_splice(&w->pinned, &w->inbox);
-    atom_store_rlx(&w->inbox_count, 0u);
-    weft__release(&w->inbox_lock);
-}
-
-/* A fair share of the shared queue: one to run, the rest into the own queue. */
-static weft_task *take_shared(weft__worker *w)
-{
-    weft__inject *q = &w->rt->inject;
-    uint32_t count = atom_load_rlx(&q->count);
-    if (count == 0)
-        return NULL;
-    weft__fifo batch;
-    weft__fifo_init(&batch);
-    weft__acquire(&q->lock);
-    count = atom_load_rlx(&q->count);
-    if (w->solo) {
-        weft__fifo_splice(&batch, &q->fifo);
-        atom_store_rlx(&q->count, 0u);
-    } else {
-        uint32_t room = WEFT__RUNQ_SIZE / 2;
-        uint32_t held = weft__runq_length(&w->runq);
-        uint32_t share = count / w->rt->workers + 1;
-        if (share > room)
-            share = room;
-        if (held > PLENTY)
-            share = 1; /* to run now; more would push others out of the ring, back to here */
-        uint32_t n = 0;
-        weft__slink *l;
-        while (n < share && (l = weft__fifo_pop(&q->fifo)) != NULL) {
-            weft__fifo_push(&batch, l);
-            n++;
-        }
-        atom_store_rlx(&q->count, count - n);
-    }
-    weft__release(&q->lock);
-    weft__slink *first = weft__fifo_pop(&batch);
-    for (weft__slink *l; (l = weft__fifo_pop(&batch)) != NULL;)
-        weft__ready_tail(w, weft__task_of_link(l));
-    return first ? weft__task_of_link(first) : NULL;
-}
-
-static weft_task *steal_from(weft__worker *w, weft__worker *v)
-{
-    void *batch[STEAL_BATCH];
-    uint32_t n = weft__runq_grab(&v->runq, batch, STEAL_BATCH);
-    for (uint32_t i = 1; i < n; i++)
-        WEFT__CHECK(weft__runq_push(&w->runq, batch[i])); /* empty before: a searcher's */
-    if (n) {
-        weft__count(&w->steals);
-        weft_task *t = weft__entry_take(w, batch[0]);
-        return t ? t : take_queued(w);
-    }
-    /* Its next task waits behind one that has been running for a watcher's round. */
-    if (w->rescue && atom_load_rlx(&v->seen_tick) == atom_load_rlx(&v->tick) &&
-        atom_load_rlx(&v->next)) {
-        void *entry = atom_xchg_acq(&v->next, NULL);
-        return entry ? weft__entry_take(w, entry) : NULL;
-    }
-    return NULL;
-}
-
-static weft_task *steal_from_pool(weft__worker *w)
-{
-    weft_task *t = w->pool->ops->steal(w->pool, w->number);
-    if (t)
-        weft__count(&w->steals);
-    return t;
-}
-
-static weft_task *steal(weft__worker *w)
-{
-    struct weft_runtime *rt = w->rt;
-    if (!w->searching && !(w->searching = weft__idle_search_begin(&rt->idle, rt->at_once)))
-        return NULL;
-    weft_task *t = w->pool ? steal_from_pool(w) : NULL;
-    if (t)
-        return t;
-    uint32_t start = (uint32_t)(weft__rand(&w->rng) % rt->workers);
-    for (unsigned i = 0; i < rt->workers; i++) {
-        weft__worker *v = &rt->worker[(start + i) % rt->workers];
-        t = v == w ? NULL : steal_from(w, v);
-        if (t)
-            return t;
-    }
-    return NULL;
-}
-
-/* One: when there is no stack for it, there is none for the others, and when there is,
- * go_to has the next one tried at once. */
-static void retry_starved(weft__worker *w)
-{
-    weft__slink *l = weft__fifo_pop(&w->starved);
-    if (WEFT__UNLIKELY(l != NULL))
-        weft__ready_tail(w, weft__task_of_link(l));
-}
-
-/* From the queues, none of which can starve another: high priority goes first, but not
- * for ever. While tasks are long and so each pick is a look, the shared queue and the
- * own ones take turns, or a steady stream from outside would leave the own ones behind. */
-static weft_task *pick_any(weft__worker *w)
-{
-    uint64_t tick = atom_load_rlx(&w->tick);
-    weft_task *t = NULL;
-    if (w->high_streak < HIGH_LIMIT && (t = weft__inject_pop(&w->rt->high)) != NULL) {
-        w->high_streak++;
-        return t;
-    }
-    w->high_streak = 0;
-    if (w->look_every == 1 && (tick & 2u))
-        t = pick_own(w, tick);
-    if (!t)
-        t = take_shared(w);
-    if (!t)
-        t = pick_own(w, tick);
-    return t ? t : weft__inject_pop(&w->rt->high);
-}
-
-static bool has_more(weft__worker *w)
-{
-    return w->pool ? w->pool->ops->length(w->pool) != 0 : weft__runq_length(&w->runq) != 0;
-}
-
-/* Everything there is to look at; the next task, or NULL. */
-static weft_task *look_around(weft__worker *w)
-{
-    adapt(w);
-    run_timers(w);
-    run_driver(w);
-    drain_inbox(w);
-    if (w->now >= w->starved_until)
-        retry_starved(w);
-    weft_task *t = pick_any(w);
-    if (!t && !w->solo)
-        t = steal(w);
-    w->rescue = false;
-    if (!t || w->solo)
-        return t;
-    bool last = false;
-    if (w->searching) {
-        w->searching = false;
-        last = weft__idle_search_end(&w->rt->idle);
-    }
-    w->unnotified = false;
-    /* More than we can run now. For the last searcher the look comes after its count went
-     * down: a submitter that relied on it has queued before it read the count. */
-    if (last ? weft__work_for_all(w->rt) : has_more(w))
-        weft__notify(w->rt);
-    return t;
-}
-
 bool weft__worker_finished(weft__worker *w)
 {
     struct weft_runtime *rt = w->rt;
@@ -653,9 +347,9 @@ static weft_task *next_task(weft__worker *w, bool look)
     weft_task *t = w->handoff;
     w->handoff = NULL;
     if (!t && !look)
-        t = pick(w);
+        t = weft__pick(w);
     if (!t)
-        return look_around(w);
+        return weft__look_around(w);
     if (WEFT__UNLIKELY(w->unnotified)) {
         w->unnotified = false;
         weft__notify(w->rt);
@@ -688,7 +382,7 @@ void weft__worker_loop(weft__worker *w)
             if (weft__worker_finished(w))
                 break;
             weft__worker_sleep(w);
-            retry_starved(w);
+            weft__retry_starved(w);
             look = true;
             continue;
         }
@@ -715,8 +409,8 @@ weft_task *weft__worker_give_up(weft__worker *w)
     weft_task *t = w->handoff;
     w->handoff = NULL;
     while (!t && atom_load_rlx(&w->next))
-        t = take_next(w); /* NULL for a tombstone */
-    if (t || (t = take_queued(w)) != NULL)
+        t = weft__take_next(w); /* NULL for a tombstone */
+    if (t || (t = weft__take_queued(w)) != NULL)
         return t;
     weft__slink *l = weft__fifo_pop(&w->starved);
     return l ? weft__task_of_link(l) : NULL;
@@ -731,7 +425,7 @@ uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time)
     uint64_t began = atom_load_rlx(&w->tick);
     w->turn_end = tasks ? began + tasks : UINT64_MAX;
     w->look_every = 1;
-    retry_starved(w);
+    weft__retry_starved(w);
     bool look = true;
     while (atom_load_rlx(&w->tick) < w->turn_end) {
         weft_task *t = next_task(w, look);

@@ -195,6 +195,10 @@ uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time);
 bool weft__worker_finished(weft__worker *w);      /* owner: nothing is ready, and it may leave */
 weft_task *weft__worker_give_up(weft__worker *w); /* one that is queued here, or NULL */
 
+/* look.c, main flow only */
+weft_task *weft__look_around(weft__worker *w); /* everything; the next task, or NULL */
+void weft__retry_starved(weft__worker *w);     /* a fiber there was no stack for waits anew */
+
 /* crew.c */
 int weft__crew_start(struct weft_runtime *rt);
 void weft__crew_grow(struct weft_runtime *rt);      /* all are busy: one more thread, if allowed */
@@ -235,9 +239,8 @@ weft_time weft__timers_next(weft__worker *w); /* exact; takes the lock */
 /* pollwait.c */
 void weft__poll_unlink(weft_task *t); /* LINKED, and its wait is decided */
 
-/* task.c */
-/* Joining: on a task, under its lock. */
-extern const weft__waitable_ops weft__join_ops;
+/* spawn.c */
+uint64_t weft__alive(struct weft_runtime *rt);
 /* The public spawns; `scope` NULL, or what the task becomes a member of. */
 struct weft_scope;
 int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,
@@ -245,10 +248,13 @@ int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_option
 int weft__spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
                      const weft_spawn_options *options, weft_task **ret_task,
                      struct weft_scope *scope);
+
+/* task.c */
+/* Joining: on a task, under its lock. */
+extern const weft__waitable_ops weft__join_ops;
 void weft__task_unref_here(weft__worker *w, weft_task *t);
 void weft__task_end(weft__worker *w, weft_task *t, int result); /* wakes joiners */
 void weft__task_drop(weft__worker *w, weft_task *t);            /* the runtime's reference */
-uint64_t weft__alive(struct weft_runtime *rt);
 
 /* runtime.c */
 void weft__drained_check(struct weft_runtime *rt);
