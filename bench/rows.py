@@ -104,8 +104,9 @@ ROWS = [
     *[row("request", v, target=t, peer_workload="handoff")
       for v, t in (("1x1/1w", 1.0), ("1x1/2w", 1.0), ("8x8/threads", 1.5), ("8x8/tasks", 1.0))],
     *_workers("fork_join", "", target=1.0),
-    row("block_on", "ready/fiber", ["ready", "ready/multi"], 0.5),
-    row("block_on", "ready/poll", ["ready", "ready/multi"], 0.5),
+    row("block_on", "ready", ["ready", "ready/multi"], 0.5),
+    row("block_on", "turn/fiber"),
+    row("block_on", "turn/poll"),
     row("block_on", "spawn_join/fiber", "spawn_join", 0.5),
     row("block_on", "spawn_join/poll", "spawn_join", 0.5),
     row("cancel", "1w"),

@@ -121,6 +121,25 @@ WEFT_API weft_runtime *weft_runtime_free(weft_runtime *rt);
  * Callable from: any thread outside of a task. */
 WEFT_API int weft_run(const weft_runtime_options *options, weft_fn fn, void *arg, int *ret_result);
 
+/* Runs `fn` as a fiber of `rt` and waits until it has ended. A host-driven runtime
+ * (weft/driven.h) is driven meanwhile, on the calling thread, which counts as a turn: ask
+ * for a plan again afterwards. There `fn` runs at once, before what is ready.
+ *
+ * rt          NULL: that of the calling task
+ * deadline    absolute ns; when it passes, or the caller is a task that is cancelled, `fn`'s
+ *             task is cancelled, and the call returns when it has ended: `arg` may lie on
+ *             the caller's stack. WEFT_TRY: what can be done without waiting
+ * ret_result  what fn returned; NULL if unwanted; untouched on error
+ *
+ * Returns 0; -ETIMEDOUT, -ECANCELED (fn's task was told to stop and has ended); -EINVAL (fn
+ * is NULL, no runtime); -EDEADLK (from a task of the host-driven `rt`); -EBUSY (another
+ * thread is in a turn of it); -EPERM (from a poll function); -EAGAIN (the cap on tasks),
+ * -ENOMEM, -ESHUTDOWN, -ENXIO as weft_spawn.
+ * Callable from: any thread, any fiber; one that is a task of another runtime holds its
+ * worker while it drives. */
+WEFT_API int weft_block_on(weft_runtime *rt, weft_fn fn, void *arg, weft_time deadline,
+                           int *ret_result);
+
 /* The runtime of the calling task, NULL outside of one.
  * Callable from: any thread, any task. */
 WEFT_API weft_runtime *weft_runtime_current(void);

@@ -11,14 +11,21 @@
  * timerfd set by plan, and the readiness driver's own descriptor. Level-triggered, so
  * it stays readable until a turn has seen to the cause.
  */
+#include "sched/extra.h"
 #include "sched/worker.h"
 
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "weft/driven.h"
+#include "weft/timer.h"
+
+#define SLICE        (5 * WEFT_MSEC)
+#define TASKS_A_TURN 64u
 
 struct weft__driven {
     weft__a32 busy; /* a turn, or a plan, is in progress */
@@ -176,6 +183,16 @@ static void leave_turn(weft_runtime *rt)
     atom_store_rel(&rt->driven->busy, 0u); /* pairs with enter: the next driver sees all */
 }
 
+/* The worker is awake: takes back what plan has armed. */
+static void disarm(weft_runtime *rt)
+{
+    weft__worker *w = &rt->worker[0];
+    weft__idle_deregister(&rt->idle, &w->sleeper);
+    atom_store_sc(&w->asleep, 0u);
+    rt->driven->registered = false;
+    w->searching = true;
+}
+
 int weft_driven_turn(weft_runtime *rt, const weft_driven_budget *budget)
 {
     if (budget && budget->time < 0)
@@ -185,12 +202,8 @@ int weft_driven_turn(weft_runtime *rt, const weft_driven_budget *budget)
         return r;
     struct weft__driven *d = rt->driven;
     weft__worker *w = &rt->worker[0];
-    if (d->registered) {
-        weft__idle_deregister(&rt->idle, &w->sleeper);
-        atom_store_sc(&w->asleep, 0u);
-        d->registered = false;
-        w->searching = true;
-    }
+    if (d->registered)
+        disarm(rt);
     clear_wake(d);
     uint64_t runs = weft__worker_turn(w, budget ? budget->tasks : 0, budget ? budget->time : 0);
     watch_driver(rt);
@@ -226,12 +239,8 @@ int weft_driven_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_u
             r = until == WEFT_NEVER ? WEFT_PLAN_NEVER : WEFT_PLAN_UNTIL;
     }
     if (r == WEFT_PLAN_NOW) {
-        if (d->registered) {
-            weft__idle_deregister(&rt->idle, &w->sleeper);
-            atom_store_sc(&w->asleep, 0u);
-            w->searching = true;
-            d->registered = false;
-        }
+        if (d->registered)
+            disarm(rt);
         if (d->wake_fd >= 0)
             raise_wake(d);
         until = WEFT_NEVER;
@@ -244,23 +253,133 @@ int weft_driven_plan(weft_runtime *rt, const weft_waker *waker, weft_time *ret_u
     return r;
 }
 
-/* ---- The end ---- */
+/* ---- Driven from inside ---- */
 
-/* Drives until nothing is alive or the deadline has passed; for shutdown. */
+/* Until a turn has something to do or `deadline` has come, whichever is first; false: the
+ * deadline. Sockets need the descriptor; without one they are looked at every SLICE. */
+static bool wait_for_work(weft_runtime *rt, weft_time deadline)
+{
+    weft_time until;
+    int plan = weft_driven_plan(rt, NULL, &until);
+    if (plan == WEFT_PLAN_NOW)
+        return true;
+    weft_time now = weft__sys_now();
+    if (plan < 0 || now >= deadline)
+        return false;
+    int fd = atom_load_acq(&rt->driver) ? weft_driven_fd(rt) : -1;
+    if (fd >= 0) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        poll(&p, 1, weft_wait_milliseconds(WEFT_PLAN_UNTIL, now, deadline));
+        return true;
+    }
+    if (until > deadline)
+        until = deadline;
+    if (atom_load_rlx(&rt->driver) && until > now + SLICE)
+        until = now + SLICE;
+    weft__sys_futex_wait(&rt->worker[0].sleeper.notified, 0, until);
+    return true;
+}
+
+/* For shutdown. */
 void weft__driven_drain(weft_runtime *rt, weft_time deadline)
 {
-    weft__worker *w = &rt->worker[0];
-    while (weft__alive(rt) && weft_driven_turn(rt, NULL) >= 0 && weft__alive(rt)) {
-        weft_time until,
-            slice = weft_after(5 * WEFT_MSEC); /* sockets are looked at, not waited on */
-        int plan = weft_driven_plan(rt, NULL, &until);
-        weft_time now = weft__sys_now();
-        if (plan < 0 || now >= deadline)
-            break;
-        if (plan == WEFT_PLAN_NOW)
-            continue;
-        if (until < slice)
-            slice = until;
-        weft__sys_futex_wait(&w->sleeper.notified, 0, slice < deadline ? slice : deadline);
+    while (weft__alive(rt) && weft_driven_turn(rt, NULL) >= 0 && weft__alive(rt) &&
+           wait_for_work(rt, deadline))
+        ;
+}
+
+/* Why the caller of block_on waits no longer, or 0. */
+static int told_to_stop(weft_time deadline)
+{
+    if (weft_cancelled())
+        return -ECANCELED;
+    return deadline != WEFT_NEVER && weft__sys_now() >= deadline ? -ETIMEDOUT : 0;
+}
+
+struct call {
+    weft_fn fn;
+    void *arg;
+    int result;
+    weft__a32 done;
+};
+
+static int run_call(void *arg)
+{
+    struct call *c = arg;
+    int r = c->result = c->fn(c->arg);
+    atom_store_rel(&c->done, 1u); /* the last touch; pairs with is_done, on another driver */
+    return r;
+}
+
+static void sleep_a_moment(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = WEFT_MSEC}, NULL);
+}
+
+static bool is_done(const struct call *c)
+{
+    return atom_load_acq(&c->done) != 0;
+}
+
+/* The task is alive while it is not done, and only who has the driving place runs it:
+ * so whoever holds that may touch it without a handle. */
+static void cancel_call(weft_runtime *rt, const struct call *c, weft_task *t)
+{
+    while (!is_done(c)) {
+        if (enter(rt) == 0) {
+            if (!is_done(c) && weft__cancel(&t->parker))
+                weft__cancel_inside(t);
+            leave_turn(rt);
+            return;
+        }
+        sleep_a_moment();
     }
+}
+
+/* Turns until the call is done, whatever comes; told to stop, cancels it. A caller that is
+ * a task of another runtime looks now and then whether it is cancelled, and one whose
+ * place another thread has taken, whether it is free. */
+static int drive_until_done(weft_runtime *rt, const struct call *c, weft_task *t,
+                            weft_time deadline)
+{
+    const weft_driven_budget some = {.tasks = TASKS_A_TURN};
+    bool is_task = weft_task_self() != NULL;
+    int r = 0;
+    while (!is_done(c)) {
+        if (!r && (r = told_to_stop(deadline)) != 0)
+            cancel_call(rt, c, t);
+        int ran = weft_driven_turn(rt, &some);
+        if (ran > 0 || is_done(c))
+            continue;
+        weft_time until = r ? WEFT_NEVER : deadline;
+        if (is_task && until > weft_after(SLICE))
+            until = weft_after(SLICE);
+        if (ran == 0)
+            wait_for_work(rt, until);
+        else
+            sleep_a_moment();
+    }
+    return r;
+}
+
+/* A call that does not wait is over after its first run. */
+int weft__driven_block_on(struct weft_runtime *rt, weft_fn fn, void *arg, weft_time deadline,
+                          int *ret_result)
+{
+    struct call c = {.fn = fn, .arg = arg};
+    int r = enter(rt);
+    if (r)
+        return r;
+    weft__worker *w = &rt->worker[0];
+    if (rt->driven->registered)
+        disarm(rt);
+    weft_task *t = weft__spawn_unqueued(w, run_call, &c, &r);
+    if (WEFT__LIKELY(t != NULL))
+        weft__worker_run_first(w, t);
+    leave_turn(rt);
+    if (WEFT__UNLIKELY(t && !is_done(&c)))
+        r = drive_until_done(rt, &c, t, deadline);
+    if (WEFT__LIKELY(r == 0) && ret_result)
+        *ret_result = c.result;
+    return r;
 }

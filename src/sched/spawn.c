@@ -59,6 +59,20 @@ static int task_new(struct weft_runtime *rt, weft__worker *w, weft_task **ret)
     return r;
 }
 
+/* A slot for one more task, or why not. */
+static int admit_new(struct weft_runtime *rt, weft__worker *w, weft_task **ret)
+{
+    int r = admit(rt);
+    if (!r) {
+        r = task_new(rt, w, ret);
+        if (WEFT__UNLIKELY(r) && rt->max_tasks)
+            atom_sub_ar(&rt->inflight, 1);
+    }
+    if (WEFT__UNLIKELY(r))
+        atom_add_rlx(&rt->rejected, 1);
+    return r;
+}
+
 static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
                       const weft_spawn_options *options, unsigned flags)
 {
@@ -113,18 +127,8 @@ static int spawn_begin(weft_runtime **rt, const weft_spawn_options *options, wef
         return -ENXIO;
     if (options && options->flags & WEFT_PINNED && (*rt)->permanent == 0)
         return -ENOTSUP;
-    int r = admit(*rt);
-    if (!r) {
-        r = task_new(*rt, w, ret);
-        if (WEFT__UNLIKELY(r) && (*rt)->max_tasks)
-            atom_sub_ar(&(*rt)->inflight, 1);
-    }
-    if (WEFT__UNLIKELY(r)) {
-        atom_add_rlx(&(*rt)->rejected, 1);
-        return r;
-    }
     *ret_w = w;
-    return 0;
+    return admit_new(*rt, w, ret);
 }
 
 static void spawn_commit(weft__worker *w, weft_task *t, weft_task **ret_task)
@@ -196,6 +200,19 @@ int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_option
     scope_commit(t, x);
     spawn_commit(w, t, ret_task);
     return 0;
+}
+
+weft_task *weft__spawn_unqueued(weft__worker *w, weft_fn fn, void *arg, int *error)
+{
+    weft_task *t = NULL;
+    *error = admit_new(w->rt, w, &t);
+    if (WEFT__UNLIKELY(*error))
+        return NULL;
+    t->body.fiber = fn;
+    t->u.f.arg = arg;
+    atom_store_rlx(&t->u.f.strand, WEFT__STRAND_TAKEN);
+    task_init(t, w->rt, w, NULL, 0);
+    return t;
 }
 
 int weft_spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_options *options,

@@ -439,6 +439,15 @@ uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time)
     return atom_load_rlx(&w->tick) - began;
 }
 
+void weft__worker_run_first(weft__worker *w, weft_task *t)
+{
+    weft__worker *outer = be_worker(w);
+    weft__context_adopt(&w->main);
+    w->look_at = 0; /* a look is due: whoever leaves comes back here */
+    run_task(w, t);
+    be_worker(outer);
+}
+
 /* ---- Life ---- */
 
 void weft__worker_init(weft__worker *w, struct weft_runtime *rt, uint32_t number)

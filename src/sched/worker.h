@@ -191,6 +191,8 @@ void weft__worker_loop(weft__worker *w); /* until rt->stop, or (weft_run) all is
 bool weft__worker_has_own(weft__worker *w); /* owner: something is ready here */
 /* Runs up to `tasks` switches for up to `time` ns (0: no bound) on this thread. */
 uint64_t weft__worker_turn(weft__worker *w, uint32_t tasks, weft_time time);
+/* Gives `t`, which is in no queue, this thread once, before everything else. */
+void weft__worker_run_first(weft__worker *w, weft_task *t);
 
 bool weft__worker_finished(weft__worker *w);      /* owner: nothing is ready, and it may leave */
 weft_task *weft__worker_give_up(weft__worker *w); /* one that is queued here, or NULL */
@@ -211,6 +213,9 @@ int weft__driven_new(struct weft_runtime *rt);
 void weft__driven_free(struct weft_runtime *rt);
 void weft__driven_wake(struct weft_runtime *rt);
 void weft__driven_drain(struct weft_runtime *rt, weft_time deadline);
+/* weft_block_on in a host-driven runtime. */
+int weft__driven_block_on(struct weft_runtime *rt, weft_fn fn, void *arg, weft_time deadline,
+                          int *ret_result);
 
 /* ready.c: makes a task run that is not in any queue. */
 void weft__ready_woken(weft_task *t);                    /* from anywhere */
@@ -248,6 +253,9 @@ int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_option
 int weft__spawn_poll(weft_runtime *rt, weft_poll_fn fn, const void *init, size_t state_size,
                      const weft_spawn_options *options, weft_task **ret_task,
                      struct weft_scope *scope);
+/* By the thread that drives `w`, outside of its tasks: a detached fiber, which the caller
+ * runs. NULL: *error. */
+weft_task *weft__spawn_unqueued(weft__worker *w, weft_fn fn, void *arg, int *error);
 
 /* task.c */
 /* Joining: on a task, under its lock. */
