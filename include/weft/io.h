@@ -36,6 +36,7 @@
 #define WEFT_IO_H
 
 #include "weft/base.h"
+#include "weft/select.h"
 
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -144,6 +145,25 @@ WEFT_API WEFT_MUST_USE int weft_fd_wait_readable(weft_fd *fd, weft_time deadline
 
 /* The same for a write. Callable from: any thread, any fiber. Parks. */
 WEFT_API WEFT_MUST_USE int weft_fd_wait_writable(weft_fd *fd, weft_time deadline);
+
+/* Select cases (weft/select.h): a read, or a write, would not block. As with the two calls
+ * above nothing is taken, and the case's result is what they return: 0, or one of the
+ * errors above, -EPIPE when the handle is closed before or during the select. So after such
+ * a case use WEFT_TRY, and select again at -EAGAIN:
+ *
+ *     weft_select_case cases[] = {weft_case_fd_readable(fd), weft_case_recv(jobs, &job)};
+ *     int i = weft_select(cases, 2, 0, deadline);
+ *     if (i == 0 && cases[0].result == 0)
+ *         n = weft_fd_read(fd, buffer, sizeof buffer, WEFT_TRY);
+ *
+ * What select answers was true when it looked last, after it was woken: a sole reader finds
+ * the data. Any number of selects may watch one handle, in both directions and beside calls
+ * that read and write: all selects are told, and no event is taken from the calls. The
+ * handle must live until the select returns, closed or not. A plain thread may name at most
+ * WEFT_SELECT_FDS of these cases in one select. For a NULL fd select answers -EINVAL.
+ * Callable from: any thread, any task. Never blocks. */
+WEFT_API weft_select_case weft_case_fd_readable(weft_fd *fd);
+WEFT_API weft_select_case weft_case_fd_writable(weft_fd *fd);
 
 #ifdef __cplusplus
 }

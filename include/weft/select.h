@@ -46,7 +46,7 @@ struct weft_semaphore;
 typedef struct weft_select_case {
     bool off;   /* true: this case takes no part */
     int result; /* of the case that was done: what the plain call would have returned */
-    uint32_t weft__order, weft__spare;
+    uint32_t weft__order, weft__kind;
     const void *weft__ops;
     void *weft__object, *weft__lock, *weft__payload;
     uint64_t weft__arg;
@@ -55,6 +55,9 @@ typedef struct weft_select_case {
 
 /* The most cases of one select. */
 #define WEFT_SELECT_MAX 65535
+
+/* The most descriptor cases (weft/io.h) of one select on a plain thread. */
+#define WEFT_SELECT_FDS 64
 
 /* Flag: when several cases are ready, take the first in the array. Without it the
  * search starts at a random case, so that none is starved. */
@@ -71,6 +74,7 @@ typedef struct weft_select_case {
  *          -ETIMEDOUT  none became ready until the deadline
  *          -ECANCELED  the task is cancelled
  *          -EINVAL     n is above WEFT_SELECT_MAX, cases is NULL, a flag is unknown,
+ *                      more than WEFT_SELECT_FDS descriptor cases on a plain thread,
  *                      a case that is on was made from a NULL object (or a NULL item
  *                      of a size), or nothing is on and the deadline is WEFT_NEVER:
  *                      it could never return

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * fd.c -- the handle: its life, its events, and the loop of try and wait that every
- * blocking call on a descriptor is. Invariants F1 to F4 in fd.h.
+ * blocking call on a descriptor is. Invariants F1 to F5 in fd.h.
  *
  * The loop: try the system call while READY says that it may succeed. On -EAGAIN,
  * clear READY unless an event came since before the call; then wait until an event
@@ -31,8 +31,7 @@
 
 /* ---- Uses ---- */
 
-/* Before a system call on the number; false: closed. */
-static bool enter(weft_fd *fd)
+bool weft__fd_enter(weft_fd *fd)
 {
     uint32_t uses = atom_load_rlx(&fd->uses);
     do {
@@ -77,7 +76,7 @@ static void finish(weft_fd *fd)
         close(fd->number);
 }
 
-static void leave(weft_fd *fd)
+void weft__fd_leave(weft_fd *fd)
 {
     /* Pairs with the other leaves and with close: the last one sees what all did. */
     if (WEFT__UNLIKELY(atom_sub_ar(&fd->uses, 1u) == (WEFT__FD_CLOSED | 1u)))
@@ -95,16 +94,20 @@ static int dir_event(weft__dir *dir, bool ends, weft__wakes *wakes)
                (ends ? WEFT__DIR_ENDS : 0u);
         /* Release: what led to the event is before the try that it asks for. */
     } while (!atom_cas_ar(&dir->state, &state, next));
+    int woken = 0;
     for (uint32_t left; (left = atom_load_rlx(&dir->waiting)) != 0;) {
         weft__link *l = weft__list_pop(&dir->waiters);
         weft__wait_node *node = weft__container(l, weft__wait_node, link);
+        bool caller = !(node->arg & WEFT__WATCH);
         atom_store_rlx(&dir->waiting, left - 1);
         if (weft__node_claim(node, 0)) {
             weft__wakes_add(wakes, node->parker);
-            return 1;
+            woken++;
+            if (caller)
+                break; /* watchers stand before all callers (F5) */
         }
     }
-    return 0;
+    return woken;
 }
 
 int weft__fd_event(weft_fd *fd, unsigned events, weft__wakes *wakes)
@@ -180,12 +183,10 @@ static WEFT__NOINLINE int attach(weft_fd *fd, weft__poller *old, weft__poller *c
     return r;
 }
 
-/* Sees to it that events will come, from the driver of some living runtime. The lock
- * also keeps finish() out. Sets *ret_arm when that driver wants to be asked each time. */
-static int prepare(weft_fd *fd, weft__poller *current, bool *ret_arm)
+int weft__fd_listen(weft_fd *fd, weft__poller *current, bool *ret_arm)
 {
     int r = 0;
-    if (WEFT__UNLIKELY(!lock_attaching(fd)))
+    if (WEFT__UNLIKELY(!lock_attaching(fd))) /* which also keeps finish() out */
         return -ENXIO;
     weft__poller *p = atom_load_rlx(&fd->poller);
     if (WEFT__UNLIKELY(atom_load_acq(&fd->uses) & WEFT__FD_CLOSED))
@@ -200,8 +201,7 @@ static int prepare(weft_fd *fd, weft__poller *current, bool *ret_arm)
     return r;
 }
 
-/* Somebody is queued for `direction`: asks a driver that reports only when asked. */
-static WEFT__NOINLINE void arm(weft_fd *fd, int direction)
+WEFT__NOINLINE void weft__fd_arm(weft_fd *fd, int direction)
 {
     if (!lock_attaching(fd))
         return;
@@ -217,7 +217,7 @@ static WEFT__NOINLINE void arm(weft_fd *fd, int direction)
 int weft__fd_wait(weft_fd *fd, int direction, weft__poller *current, weft_time deadline)
 {
     bool asked = false;
-    int r = prepare(fd, current, &asked);
+    int r = weft__fd_listen(fd, current, &asked);
     if (WEFT__UNLIKELY(r))
         return r;
     weft__parker *self = weft__self();
@@ -240,7 +240,7 @@ int weft__fd_wait(weft_fd *fd, int direction, weft__poller *current, weft_time d
         atom_store_rlx(&fd->task, self);
     }
     if (asked)
-        arm(fd, direction);
+        weft__fd_arm(fd, direction);
     uint32_t outcome = weft__wait_commit(self, deadline);
     if (WEFT__LIKELY(outcome == 0))
         return node.result;
@@ -272,11 +272,11 @@ static int bell(weft_fd *fd)
 
 static int thread_wait(weft_fd *fd, int direction, weft_time deadline)
 {
-    if (!enter(fd))
+    if (!weft__fd_enter(fd))
         return -EPIPE;
     int ring = bell(fd);
     if (ring < 0) {
-        leave(fd);
+        weft__fd_leave(fd);
         return ring;
     }
     struct pollfd polled[2] = {
@@ -308,20 +308,19 @@ static int thread_wait(weft_fd *fd, int direction, weft_time deadline)
             break;
         }
     }
-    leave(fd);
+    weft__fd_leave(fd);
     return r;
 }
 
 /* ---- The loop ---- */
 
-/* Clears READY unless an event came since `state` was read. */
-static inline bool clear(weft_fd *fd, int direction, uint32_t state)
+bool weft__fd_clear(weft_fd *fd, int direction, uint32_t state)
 {
     weft__dir *dir = &fd->dir[direction];
     if (!atom_cas_ar(&dir->state, &state, state & ~(uint32_t)(WEFT__DIR_READY | WEFT__DIR_ENDS)))
         return false;
     if (WEFT__UNLIKELY(atom_load_rlx(&dir->waiting)))
-        arm(fd, direction);
+        weft__fd_arm(fd, direction);
     return true;
 }
 
@@ -329,7 +328,7 @@ static inline bool clear(weft_fd *fd, int direction, uint32_t state)
 static inline void settle(weft_fd *fd, int direction, uint32_t state, bool exhausted)
 {
     if (exhausted && !(state & WEFT__DIR_ENDS) && atom_load_rlx(&fd->poller) &&
-        (!(state & WEFT__DIR_READY) || clear(fd, direction, state)))
+        (!(state & WEFT__DIR_READY) || weft__fd_clear(fd, direction, state)))
         return;
     if (WEFT__UNLIKELY(atom_load_rlx(&fd->dir[direction].waiting)))
         pass_on(fd, &fd->dir[direction]);
@@ -349,16 +348,16 @@ ssize_t weft__fd_run(weft_fd *fd, int direction, weft__fd_call call, void *args,
     for (;;) {
         uint32_t state = atom_load_acq(&dir->state); /* pairs with dir_event */
         if ((state & WEFT__DIR_READY) || force) {
-            if (WEFT__UNLIKELY(!enter(fd)))
+            if (WEFT__UNLIKELY(!weft__fd_enter(fd)))
                 return -EPIPE;
             ssize_t n = call(fd->number, args);
-            leave(fd);
+            weft__fd_leave(fd);
             if (WEFT__LIKELY(n != -EAGAIN)) {
                 settle(fd, direction, state,
                        n > 0 && (size_t)n < want && fd->flags & WEFT__FD_STREAM);
                 return n;
             }
-            if ((state & WEFT__DIR_READY) && !clear(fd, direction, state) && !last)
+            if ((state & WEFT__DIR_READY) && !weft__fd_clear(fd, direction, state) && !last)
                 continue; /* an event came meanwhile */
             if (last)
                 return r;
@@ -492,7 +491,7 @@ int weft_fd_close(weft_fd *fd)
     if (!fd)
         return -EINVAL;
     /* One more use keeps the number and the bell until we are through. Pairs with
-     * enter and thread_wait: either they see CLOSED, or we see them. */
+     * weft__fd_enter and thread_wait: either they see CLOSED, or we see them. */
     uint32_t uses = atom_load_rlx(&fd->uses);
     do {
         if (uses & WEFT__FD_CLOSED)
@@ -501,7 +500,7 @@ int weft_fd_close(weft_fd *fd)
     /* In a forked child nobody waits, and those who seem to belong to the parent. */
     if (is_here(fd))
         wake_all(fd);
-    leave(fd);
+    weft__fd_leave(fd);
     return 0;
 }
 

@@ -14,14 +14,16 @@
  *
  * Invariants
  *   F1  Waiters are queued under `lock` while READY is clear; every event sets READY
- *       and pops one waiter, under `lock`.
+ *       and pops one caller, under `lock`.
  *   F2  If READY is set and somebody waits, then somebody woken is on his way who will
- *       clear it or pop the next one (settle). So each event wakes one waiter, and
+ *       clear it or pop the next one (settle). So each event wakes one caller, and
  *       none is forgotten.
  *   F3  The descriptor is closed when CLOSED is set and no call is inside a system
  *       call on it, by whoever sees both; so its number is never another's under us.
  *   F4  `poller` changes under `attaching` only. A handle without one has never had to
  *       wait in a fiber, and costs no registration.
+ *   F5  Watchers (select cases, which only look) stand in the queue before all callers: an
+ *       event tells every watcher, and one caller.
  *
  * Who may touch what
  *   number, flags      constant
@@ -107,6 +109,23 @@ int weft__fd_make(int number, uint32_t flags, weft_fd **ret);
 /* An event: sets the state of the directions it tells of and claims one waiter of
  * each. Takes fd->lock. Returns the number claimed. */
 int weft__fd_event(weft_fd *fd, unsigned events, weft__wakes *wakes);
+
+/* In a wait node's arg, above the direction: it only looks, see F5. */
+#define WEFT__WATCH 2u
+
+/* Around a system call on the number; false: closed. Whoever leaves last after a close
+ * closes the descriptor. */
+bool weft__fd_enter(weft_fd *fd);
+void weft__fd_leave(weft_fd *fd);
+
+/* Clears READY unless an event came since `state` was read: then false. */
+bool weft__fd_clear(weft_fd *fd, int direction, uint32_t state);
+
+/* Sees to it that events will come, from the driver of some living runtime. Sets *ret_arm
+ * when that driver wants to be asked each time, with weft__fd_arm when somebody is queued
+ * for `direction`. 0 or an error of weft/io.h. */
+int weft__fd_listen(weft_fd *fd, weft__poller *current, bool *ret_arm);
+void weft__fd_arm(weft_fd *fd, int direction);
 
 /* Waits until an event of `direction` comes from `poller` (from the one that the handle
  * is attached to already, if that lives): 0, whereupon the caller tries again, or an

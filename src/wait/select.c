@@ -19,6 +19,11 @@
  *   S3  When select returns, none of its nodes is in a queue.
  *
  * A time case has no node: the earliest one shortens the deadline of the wait.
+ *
+ * An outside case (a descriptor) is one of whose state only the kernel knows the truth. Before
+ * step 2 it arranges to be told; what it is told may be out of date by the time the waiter
+ * runs, so an answer through it is verified, and if it was nothing the wait starts again:
+ * nothing has been taken, so that S1 to S3 hold for each round.
  */
 #include "wait/select.h"
 
@@ -37,12 +42,13 @@ struct select {
     uint32_t start;      /* where the search begins */
     uint32_t on;         /* cases that take part */
     uint32_t time_index; /* the case with the earliest time */
+    uint32_t outside;    /* the last case of that kind that takes part, + 1; 0: none */
     weft_time time;      /* WEFT_NEVER: there is none */
 };
 
 static weft__wait_node *node_of(weft_select_case *c)
 {
-    return (weft__wait_node *)(void *)c->weft__node;
+    return weft__case_node(c);
 }
 
 weft_select_case weft_case_time(weft_time when)
@@ -68,6 +74,11 @@ static bool is_waitable(const weft_select_case *c)
     return !c->off && !is_time(c);
 }
 
+static bool is_outside(const weft_select_case *c)
+{
+    return !c->off && (c->weft__kind & WEFT__CASE_OUTSIDE);
+}
+
 /* ---- Before the wait ---- */
 
 static bool look_at_cases(struct select *s)
@@ -79,6 +90,8 @@ static bool look_at_cases(struct select *s)
         if (!c->weft__ops)
             return false;
         s->on++;
+        if (WEFT__UNLIKELY(is_outside(c)))
+            s->outside = i + 1;
         if (is_time(c) && time_of(c) < s->time) {
             s->time = time_of(c);
             s->time_index = i;
@@ -87,13 +100,24 @@ static bool look_at_cases(struct select *s)
     return true;
 }
 
-static int try_case(weft_select_case *c, weft__wakes *wakes)
+static weft__wait_node *fill_node(weft_select_case *c)
 {
-    const weft__waitable_ops *ops = c->weft__ops;
     weft__wait_node *node = node_of(c);
     node->payload = c->weft__payload;
     node->arg = (uintptr_t)c->weft__arg;
-    return ops->try_locked(c->weft__object, node, wakes);
+    return node;
+}
+
+static int try_case(weft_select_case *c, weft__wakes *wakes)
+{
+    const weft__waitable_ops *ops = c->weft__ops;
+    return ops->try_locked(c->weft__object, fill_node(c), wakes);
+}
+
+static WEFT__NOINLINE int look(weft_select_case *c)
+{
+    const weft__case_ops *ops = c->weft__ops;
+    return ops->look(c->weft__object, fill_node(c));
 }
 
 /* Step 1. The index of the case that was done, or -EAGAIN. */
@@ -110,11 +134,16 @@ static int try_each(struct select *s)
             c->result = 0;
             return (int)i;
         }
-        weft__wakes wakes = {NULL, NULL};
-        weft__acquire(c->weft__lock);
-        int r = try_case(c, &wakes);
-        weft__release(c->weft__lock);
-        weft__wakes_run(&wakes);
+        int r;
+        if (WEFT__UNLIKELY(is_outside(c))) {
+            r = look(c);
+        } else {
+            weft__wakes wakes = {NULL, NULL};
+            weft__acquire(c->weft__lock);
+            r = try_case(c, &wakes);
+            weft__release(c->weft__lock);
+            weft__wakes_run(&wakes);
+        }
         if (r != -EAGAIN) {
             c->result = r;
             return (int)i;
@@ -272,6 +301,91 @@ static weft_time limit_of(const struct select *s, weft_time deadline)
     return s->time < deadline ? s->time : deadline;
 }
 
+/* ---- Outside cases ---- */
+
+/* Each of them, to `call` from the last on: the first that has a result is done; its
+ * index, or -EAGAIN. */
+static int outside_each(struct select *s, int (*call)(weft_select_case *c))
+{
+    for (uint32_t i = s->outside; i-- > 0;) {
+        weft_select_case *c = &s->cases[i];
+        int r = is_outside(c) ? call(c) : -EAGAIN;
+        if (r != -EAGAIN) {
+            c->result = r;
+            return (int)i;
+        }
+    }
+    return -EAGAIN;
+}
+
+static int listen_to(weft_select_case *c)
+{
+    const weft__case_ops *ops = c->weft__ops;
+    int r = ops->listen(c->weft__object, fill_node(c));
+    return r ? r : -EAGAIN;
+}
+
+static int tell_linked(weft_select_case *c)
+{
+    const weft__case_ops *ops = c->weft__ops;
+    ops->linked(c->weft__object, node_of(c));
+    return -EAGAIN;
+}
+
+/* Of an answer: itself, or what the outside cases say that is truer; -EAGAIN: it was
+ * nothing. */
+static int verified(struct select *s, int answered)
+{
+    int r;
+    if (answered == -ETIMEDOUT) { /* what is ready wins over it */
+        r = outside_each(s, look);
+        return r == -EAGAIN ? answered : r;
+    }
+    if (answered < 0 || !is_outside(&s->cases[answered]) || s->cases[answered].result)
+        return answered;
+    r = look(&s->cases[answered]);
+    if (r == -EAGAIN)
+        return r;
+    s->cases[answered].result = r;
+    return answered;
+}
+
+/* Steps 2 and 3 with outside cases; as try_or_link, and also a claim may be on its way. */
+static int outside_try_or_link(struct select *s, bool begun)
+{
+    for (;;) {
+        int r = outside_each(s, listen_to);
+        if (r != -EAGAIN)
+            return r;
+        r = try_or_link(s, begun);
+        if (r == -EAGAIN)
+            return outside_each(s, tell_linked);
+        r = verified(s, r);
+        if (r != -EAGAIN)
+            return r;
+        /* An event of the past, which the look has cleared. */
+    }
+}
+
+static WEFT__NOINLINE int outside_select(struct select *s, unsigned flags, weft_time deadline)
+{
+    const weft__case_ops *ops = s->cases[s->outside - 1].weft__ops;
+    int r = ops->on_thread(s->cases, s->n, flags, deadline);
+    while (r == -EINPROGRESS) {
+        r = outside_try_or_link(s, false);
+        if (r != -EAGAIN)
+            return r;
+        uint32_t outcome = weft__wait_commit(s->self, limit_of(s, deadline));
+        unlink_all(s, outcome);
+        r = verified(s, answer(s, outcome, deadline));
+        if (r == -EAGAIN)
+            r = -EINPROGRESS;
+    }
+    return r;
+}
+
+/* ---- The call ---- */
+
 /* Bad input, or a case that was done without a wait, or why not; -EINPROGRESS: a wait is
  * needed. */
 static inline __attribute__((always_inline)) int
@@ -302,6 +416,8 @@ int weft_select(weft_select_case *cases, size_t n, unsigned flags, weft_time dea
     int r = select_begin(&s, n, flags, deadline, true);
     if (r != -EINPROGRESS)
         return r;
+    if (WEFT__UNLIKELY(s.outside))
+        return outside_select(&s, flags, deadline);
     r = try_or_link(&s, false);
     if (r != -EAGAIN)
         return r;
@@ -319,7 +435,7 @@ int weft__select_link(weft__parker *self, weft_select_case *cases, size_t n, uns
     int r = select_begin(&s, n, flags, deadline, false);
     if (r != -EINPROGRESS)
         return r;
-    r = try_or_link(&s, true);
+    r = WEFT__UNLIKELY(s.outside) ? outside_try_or_link(&s, true) : try_or_link(&s, true);
     if (r != -EAGAIN)
         return r;
     *ret_limit = limit_of(&s, deadline);
@@ -339,5 +455,6 @@ int weft__select_outcome(weft_select_case *cases, size_t n, uint32_t outcome, we
     if (outcome == WEFT__WOKEN ||
         (outcome == WEFT__TIMEDOUT && weft__sys_now() < limit_of(&s, deadline)))
         return -EAGAIN;
-    return answer(&s, outcome, deadline);
+    int r = answer(&s, outcome, deadline);
+    return WEFT__UNLIKELY(s.outside) ? verified(&s, r) : r;
 }

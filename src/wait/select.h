@@ -13,6 +13,36 @@
 
 #include "wait/wait.h"
 
+/* What a case's ops can say beyond a waitable's; in the case's weft__kind. With any of
+ * these bits weft__ops is a weft__case_ops. */
+enum {
+    WEFT__CASE_OUTSIDE = 1, /* ready when the kernel says so: all but `undo` are there */
+    WEFT__CASE_UNDO = 2,    /* `undo` is there */
+};
+
+typedef struct weft__case_ops {
+    weft__waitable_ops base; /* first */
+
+    /* The four of an OUTSIDE case take no lock before and hold none after. Such a case takes
+     * nothing: done twice, or done and forgotten, it is as if it had not been.
+     *
+     * look: asks the kernel: the result or -EAGAIN. A claim with the result 0 is a hint
+     * only, which select verifies with this.
+     * listen: after `look` said -EAGAIN, before a task's wait: sees to it that try_locked
+     * or a claim will tell of what happens from that look on. 0, or the result of the case.
+     * linked: the node is in the queue and nothing is locked any more.
+     * on_thread: a whole weft_select from its first wait on, when the caller is a plain
+     * thread; -EINPROGRESS: it is a task. */
+    int (*look)(void *object, weft__wait_node *node);
+    int (*listen)(void *object, weft__wait_node *node);
+    void (*linked)(void *object, weft__wait_node *node);
+    int (*on_thread)(weft_select_case *cases, size_t n, unsigned flags, weft_time deadline);
+
+    /* The case was done with the result 0 for somebody who will never hear of it: passes
+     * on what it took. */
+    void (*undo)(void *object, weft__wait_node *node);
+} weft__case_ops;
+
 /* The case "wait on `object` by `ops`", with node->payload as given, and node->arg as
  * in weft__arg, for each try and link. NULL ops make a case that weft_select refuses: for
  * constructors that were given bad arguments. The storage of the node stays as it is. */
@@ -22,12 +52,26 @@ static inline weft_select_case weft__case_of(const weft__waitable_ops *ops, void
     weft_select_case c;
     c.off = false;
     c.result = 0;
+    c.weft__kind = 0;
     c.weft__ops = ops;
     c.weft__object = object;
     c.weft__lock = lock;
     c.weft__payload = payload;
     c.weft__arg = 0;
     return c;
+}
+
+static inline weft_select_case weft__case_of_kind(uint32_t kind, const weft__case_ops *ops,
+                                                  void *object, weft__lock *lock, void *payload)
+{
+    weft_select_case c = weft__case_of(&ops->base, object, lock, payload);
+    c.weft__kind = kind;
+    return c;
+}
+
+static inline weft__wait_node *weft__case_node(weft_select_case *c)
+{
+    return (weft__wait_node *)(void *)c->weft__node;
 }
 
 /* weft_select in pieces, for a waiter that returns to its scheduler in between.

@@ -310,6 +310,13 @@ static int block_readable(void *arg)
     return weft_fd_wait_readable(arg, WEFT_NEVER);
 }
 
+static int block_select(void *arg)
+{
+    weft_select_case cases[] = {weft_case_fd_readable(arg), weft_case_fd_readable(listener_of_all),
+                                weft_case_time(WEFT_NEVER)};
+    return weft_select(cases, 3, 0, WEFT_NEVER);
+}
+
 static int block_full(void *arg)
 {
     char bytes[10];
@@ -350,8 +357,8 @@ static int cancelled_before(void *arg)
 static void every_call_is_cancelled_before_and_within(void **state)
 {
     (void)state;
-    static const weft_fn calls[] = {block_read,     block_write, block_accept,
-                                    block_readable, block_full,  block_connect};
+    static const weft_fn calls[] = {block_read, block_write,   block_accept, block_readable,
+                                    block_full, block_connect, block_select};
     weft_fd *full;
     char path[64];
     weft_listen_options one = {.backlog = 1};
