@@ -176,6 +176,7 @@ static int cancel_in_a_moment(void *arg)
 {
     weft_sleep(3 * WEFT_MSEC);
     assert_int_equal(weft_task_cancel(arg), 0);
+    weft_task_unref(arg);
     return 0;
 }
 
@@ -187,7 +188,8 @@ static void a_cancelled_caller_ends_it(void **state)
         weft_task *t;
         int result = 0;
         assert_int_equal(weft_spawn(outer, call_and_be_cancelled, inner[i], NULL, &t), 0);
-        assert_int_equal(weft_spawn(outer, cancel_in_a_moment, t, NULL, NULL), 0);
+        weft_task *also = weft_task_ref(t);
+        assert_int_equal(weft_spawn(outer, cancel_in_a_moment, also, NULL, NULL), 0);
         assert_int_equal(weft_task_join(t, WEFT_NEVER, &result), 0);
         assert_int_equal(result, -ECANCELED);
         weft_task_unref(t);
