@@ -15,11 +15,11 @@ static weft_select_case bad(void)
     return weft__case_of(NULL, NULL, NULL, NULL);
 }
 
-static weft_select_case channel_case(const weft__waitable_ops *ops, weft_channel *ch, void *item)
+static weft_select_case channel_case(const weft__case_ops *ops, weft_channel *ch, void *item)
 {
     if (!ch || (!item && weft_channel_item_size(ch)))
         return bad();
-    return weft__case_of(ops, ch, weft__channel_lock(ch), item);
+    return weft__case_of_kind(WEFT__CASE_QUICK, ops, ch, weft__channel_lock(ch), item);
 }
 
 weft_select_case weft_case_send(weft_channel *ch, const void *item)

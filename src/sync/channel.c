@@ -1,113 +1,39 @@
 /* SPDX-License-Identifier: MIT
  *
- * channel.c -- see weft/channel.h.
+ * channel.c -- sending, receiving and waiting; see weft/channel.h, and
+ * channel_internal.h for how a channel is built and what always holds.
  *
- * Algorithm: a ring under a small lock, and queues of those who wait; a sender that
- * finds a waiting receiver copies straight into its buffer and leaves the ring
- * alone, a receiver that makes room moves the first waiting sender's item into the
- * ring. After Go's runtime/chan.go (K. Randall, 2014), itself after CSP (C. A. R.
- * Hoare, CACM 21(8), 1978).
+ * Algorithm of the slow way: a ring under a lock, and queues of those who wait; a sender
+ * that finds a waiting receiver copies straight into its buffer and leaves the ring alone,
+ * a receiver that makes room moves the first waiting sender's item into the ring. After
+ * Go's runtime/chan.go (K. Randall, 2014), itself after CSP (C. A. R. Hoare, CACM 21(8),
+ * 1978). The quick way splits the lock in two, one for each end, as in the two-lock queue
+ * (M. M. Michael, M. L. Scott, PODC 1996), with remembered counts of the other end after
+ * FastForward's successors (P. P. C. Lee et al., MCRingBuffer, IPDPS 2010).
  *
- * Every field below `lock` is under the lock, except what never changes. A waiter's
- * payload is read or written by its claimer, under the lock too.
- *
- * Invariants, checked by weft__channel_check()
- *   C1  length + reserved + room == capacity.
- *   C2  length > 0 => nobody waits to receive or to find it readable.
- *   C3  room > 0   => nobody waits to send, to reserve or to find it writable.
- *   C4  closed     => the queues are empty: who still waits is in a list of the close.
- *   C5  sent == received + length: an item counts as sent in the step that puts it
- *       into the ring or into the hands of a claimed receiver, and a waiting sender's
- *       item moves only in the step that has claimed the sender. So the outcome of
- *       its wait says where the item is, whoever else wanted to decide it.
- *   (C2 to C4 allow nodes whose wait was decided by a deadline or a cancellation and
- *   whose owner has not taken them out yet; they cannot be claimed.)
+ * A waiter's payload is read or written by its claimer, under the lock.
  */
-#include "sync/channel.h"
+#include "sync/channel_internal.h"
 
-#include <limits.h>
-#include <string.h>
-
-#include "sync/queue.h"
-
-enum { CLOSED = 1, WATCHED_READ = 2, WATCHED_WRITE = 4 };
-enum { NAME_BYTES = 32 };
-enum { BATCH_HOLD = 64 }; /* items that a batch moves per hold of the lock */
-
-struct weft_channel {
-    weft__lock lock;
-    uint32_t flags;
-    uint32_t length;
-    uint32_t room;
-    uint32_t head; /* index of the oldest item */
-    uint32_t tail; /* index of the next free place */
-    uint32_t capacity;
-    uint32_t item_size;
-    weft__list receivers;
-    weft__list senders; /* and those who reserve: node->arg is RESERVE */
-    uint64_t sent;
-    unsigned char *ring;
-
-    uint32_t reserved;
-    uint32_t receivers_waiting, senders_waiting;
-    weft__a32 refs;
-    uint64_t send_blocked, recv_blocked;
-    weft__list readable, writable;
-    void (*drop)(void *item, void *arg);
-    void *drop_arg;
-    char name[NAME_BYTES];
+/* See more_comes_soon and opens_soon. */
+enum {
+#ifdef WEFT_MODEL /* more only repeat what one can show */
+    OPENS_SPINS = 1,
+    LOOKS = 1,
+    BATCH = 1,
+    HOPE = 1,
+#else
+    OPENS_SPINS = 16, /* some 2 us */
+    LOOKS = 3,        /* with their pauses some 5 us */
+    BATCH = 8,        /* fewer that came while looking on were not worth it */
+    HOPE = 256,       /* below: looks on one time in so many */
+#endif
+    HOPE_MAX = HOPE + 4,
 };
-
-enum { SEND, RESERVE };
-
-static void weft__channel_check(const weft_channel *ch)
-{
-    (void)ch;
-    WEFT__ASSERT((uint64_t)ch->length + ch->reserved + ch->room == ch->capacity); /* C1 */
-    WEFT__ASSERT(ch->capacity == 0 ||
-                 (ch->head + ch->length) % ch->capacity == ch->tail % ch->capacity);
-    WEFT__ASSERT(ch->sent >= ch->length);
-    WEFT__ASSERT(ch->receivers_waiting > 0 || weft__list_empty(&ch->receivers));
-    WEFT__ASSERT(ch->senders_waiting > 0 || weft__list_empty(&ch->senders));
-    WEFT__ASSERT(!(ch->flags & CLOSED) ||
-                 (weft__list_empty(&ch->senders) && weft__list_empty(&ch->receivers))); /* C4 */
-}
-
-/* ---- Items ---- */
-
-static inline void copy_item(const weft_channel *ch, void *to, const void *from)
-{
-    if (WEFT__LIKELY(ch->item_size == 8))
-        memcpy(to, from, 8); /* a load and a store */
-    else if (ch->item_size)
-        memcpy(to, from, ch->item_size);
-}
-
-static inline unsigned char *place(const weft_channel *ch, uint32_t index)
-{
-    return ch->ring + (size_t)index * ch->item_size;
-}
-
-/* Into the ring; the caller has taken one from room or from reserved. */
-static inline void put_locked(weft_channel *ch, const void *item)
-{
-    copy_item(ch, place(ch, ch->tail), item);
-    ch->tail = ch->tail + 1 == ch->capacity ? 0 : ch->tail + 1;
-    ch->length++;
-    ch->sent++;
-}
-
-/* Out of the ring; the caller gives the place to somebody. */
-static inline void get_locked(weft_channel *ch, void *item)
-{
-    copy_item(ch, item, place(ch, ch->head));
-    ch->head = ch->head + 1 == ch->capacity ? 0 : ch->head + 1;
-    ch->length--;
-}
 
 /* ---- Those who wait ---- */
 
-static weft__wait_node *claim_receiver_locked(weft_channel *ch)
+static weft__wait_node *claim_receiver(weft_channel *ch)
 {
     while (!weft__list_empty(&ch->receivers)) {
         weft__wait_node *n = weft__node_of(weft__list_pop(&ch->receivers));
@@ -118,7 +44,7 @@ static weft__wait_node *claim_receiver_locked(weft_channel *ch)
     return NULL;
 }
 
-static weft__wait_node *claim_sender_locked(weft_channel *ch)
+static weft__wait_node *claim_sender(weft_channel *ch)
 {
     while (!weft__list_empty(&ch->senders)) {
         weft__wait_node *n = weft__node_of(weft__list_pop(&ch->senders));
@@ -129,8 +55,8 @@ static weft__wait_node *claim_sender_locked(weft_channel *ch)
     return NULL;
 }
 
-static WEFT__NOINLINE void tell_watchers_locked(weft_channel *ch, weft__list *q, uint32_t flag,
-                                                weft__wakes *wakes)
+static WEFT__NOINLINE void tell_watchers(weft_channel *ch, weft__list *q, uint32_t flag,
+                                         weft__wakes *wakes)
 {
     weft__wait_node *n;
     ch->flags &= ~flag;
@@ -138,75 +64,94 @@ static WEFT__NOINLINE void tell_watchers_locked(weft_channel *ch, weft__list *q,
         weft__wakes_add(wakes, n->parker);
 }
 
-/* A place has become free: the first who waits for one gets it. */
-static inline void give_place_locked(weft_channel *ch, weft__wakes *wakes)
+static inline void put(weft_channel *ch, const void *item)
+{
+    weft__channel_copy(ch, weft__side_place(&ch->tx), item);
+    weft__side_moved(&ch->tx);
+}
+
+static inline void give_place(weft_channel *ch, weft__wakes *wakes)
 {
     if (WEFT__UNLIKELY(!weft__list_empty(&ch->senders))) {
-        weft__wait_node *n = claim_sender_locked(ch);
+        weft__wait_node *n = claim_sender(ch);
         if (n) {
             if (n->arg == RESERVE)
                 ch->reserved++;
             else
-                put_locked(ch, n->payload);
+                put(ch, n->payload);
             weft__wakes_add(wakes, n->parker);
             return;
         }
     }
-    ch->room++;
     if (WEFT__UNLIKELY(ch->flags & WATCHED_WRITE))
-        tell_watchers_locked(ch, &ch->writable, WATCHED_WRITE, wakes);
+        tell_watchers(ch, &ch->writable, WATCHED_WRITE, wakes);
 }
 
 /* A receiver that waits gets the item. */
-static inline bool hand_over_locked(weft_channel *ch, const void *item, weft__wakes *wakes)
+static inline bool hand_over(weft_channel *ch, const void *item, weft__wakes *wakes)
 {
     if (WEFT__LIKELY(weft__list_empty(&ch->receivers)))
         return false;
-    weft__wait_node *n = claim_receiver_locked(ch);
+    weft__wait_node *n = claim_receiver(ch);
     if (!n)
         return false;
-    copy_item(ch, n->payload, item);
-    ch->sent++;
+    weft__channel_copy(ch, n->payload, item);
+    ch->handed++;
     weft__wakes_add(wakes, n->parker);
     return true;
 }
 
-static inline void put_and_tell_locked(weft_channel *ch, const void *item, weft__wakes *wakes)
+static inline void put_and_tell(weft_channel *ch, const void *item, weft__wakes *wakes)
 {
-    put_locked(ch, item);
+    put(ch, item);
     if (WEFT__UNLIKELY(ch->flags & WATCHED_READ))
-        tell_watchers_locked(ch, &ch->readable, WATCHED_READ, wakes);
+        tell_watchers(ch, &ch->readable, WATCHED_READ, wakes);
 }
 
-/* ---- The one try of each kind ---- */
+void weft__channel_give_place(weft_channel *ch, weft__wakes *wakes)
+{
+    give_place(ch, wakes);
+}
 
-static inline int send_locked(weft_channel *ch, const void *item, weft__wakes *wakes)
+bool weft__channel_deliver(weft_channel *ch, const void *item, weft__wakes *wakes)
+{
+    if (hand_over(ch, item, wakes))
+        return true;
+    put_and_tell(ch, item, wakes);
+    return false;
+}
+
+/* ---- The one try of each kind, slowly ---- */
+
+static inline __attribute__((always_inline)) int send_once(weft_channel *ch, const void *item,
+                                                           weft__wakes *wakes)
 {
     if (WEFT__UNLIKELY(ch->flags & CLOSED))
         return -EPIPE;
-    if (hand_over_locked(ch, item, wakes))
+    if (hand_over(ch, item, wakes))
         return 0;
-    if (ch->room == 0)
+    if (weft__channel_room(ch) == 0)
         return -EAGAIN;
-    ch->room--;
-    put_and_tell_locked(ch, item, wakes);
+    put_and_tell(ch, item, wakes);
     return 0;
 }
 
-static inline int recv_locked(weft_channel *ch, void *item, weft__wakes *wakes)
+static inline __attribute__((always_inline)) int recv_once(weft_channel *ch, void *item,
+                                                           weft__wakes *wakes)
 {
-    if (WEFT__LIKELY(ch->length)) {
-        get_locked(ch, item);
-        give_place_locked(ch, wakes);
+    if (WEFT__LIKELY(weft__channel_items(ch))) {
+        weft__channel_copy(ch, item, weft__side_place(&ch->rx));
+        weft__side_moved(&ch->rx);
+        give_place(ch, wakes);
         return 0;
     }
     if (WEFT__UNLIKELY(ch->flags & CLOSED))
         return -EPIPE;
     if (ch->capacity == 0 && !weft__list_empty(&ch->senders)) {
-        weft__wait_node *n = claim_sender_locked(ch);
+        weft__wait_node *n = claim_sender(ch);
         if (n) {
-            copy_item(ch, item, n->payload);
-            ch->sent++;
+            weft__channel_copy(ch, item, n->payload);
+            ch->handed++;
             weft__wakes_add(wakes, n->parker);
             return 0;
         }
@@ -214,9 +159,29 @@ static inline int recv_locked(weft_channel *ch, void *item, weft__wakes *wakes)
     return -EAGAIN;
 }
 
+int weft__channel_send_once(weft_channel *ch, const void *item, weft__wakes *wakes)
+{
+    return send_once(ch, item, wakes);
+}
+
+int weft__channel_recv_once(weft_channel *ch, void *item, weft__wakes *wakes)
+{
+    return recv_once(ch, item, wakes);
+}
+
+/* The end of a try: the sides stay shut when the caller may go on to wait (C6). */
+static inline int tried(weft_channel *ch, int r)
+{
+    if (r != -EAGAIN)
+        weft__channel_reopen(ch);
+    return r;
+}
+
 static int send_try(void *object, weft__wait_node *n, weft__wakes *wakes)
 {
-    return send_locked(object, n->payload, wakes);
+    weft_channel *ch = object;
+    weft__channel_enter(ch);
+    return tried(ch, send_once(ch, n->payload, wakes));
 }
 
 static void send_link(void *object, weft__wait_node *n)
@@ -235,12 +200,13 @@ static void send_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
     (void)wakes;
     weft__list_remove(&n->link);
     ch->senders_waiting--;
-    weft__channel_check(ch);
 }
 
 static int recv_try(void *object, weft__wait_node *n, weft__wakes *wakes)
 {
-    return recv_locked(object, n->payload, wakes);
+    weft_channel *ch = object;
+    weft__channel_enter(ch);
+    return tried(ch, recv_once(ch, n->payload, wakes));
 }
 
 static void recv_link(void *object, weft__wait_node *n)
@@ -258,7 +224,6 @@ static void recv_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
     (void)wakes;
     weft__list_remove(&n->link);
     ch->receivers_waiting--;
-    weft__channel_check(ch);
 }
 
 static int reserve_try(void *object, weft__wait_node *n, weft__wakes *wakes)
@@ -266,13 +231,13 @@ static int reserve_try(void *object, weft__wait_node *n, weft__wakes *wakes)
     weft_channel *ch = object;
     (void)n;
     (void)wakes;
+    weft__channel_enter(ch);
     if (ch->flags & CLOSED)
-        return -EPIPE;
-    if (ch->room == 0)
+        return tried(ch, -EPIPE);
+    if (weft__channel_room(ch) == 0)
         return -EAGAIN;
-    ch->room--;
     ch->reserved++;
-    return 0;
+    return tried(ch, 0);
 }
 
 static void reserve_link(void *object, weft__wait_node *n)
@@ -286,7 +251,8 @@ static int readable_try(void *object, weft__wait_node *n, weft__wakes *wakes)
     weft_channel *ch = object;
     (void)n;
     (void)wakes;
-    return ch->length || (ch->flags & CLOSED) ? 0 : -EAGAIN;
+    weft__channel_enter(ch);
+    return tried(ch, weft__channel_items(ch) || (ch->flags & CLOSED) ? 0 : -EAGAIN);
 }
 
 static void readable_link(void *object, weft__wait_node *n)
@@ -301,7 +267,8 @@ static int writable_try(void *object, weft__wait_node *n, weft__wakes *wakes)
     weft_channel *ch = object;
     (void)n;
     (void)wakes;
-    return ch->room || (ch->flags & CLOSED) ? 0 : -EAGAIN;
+    weft__channel_enter(ch);
+    return tried(ch, weft__channel_room(ch) || (ch->flags & CLOSED) ? 0 : -EAGAIN);
 }
 
 static void writable_link(void *object, weft__wait_node *n)
@@ -319,10 +286,67 @@ static void watch_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
     weft__list_remove(&n->link);
 }
 
-const weft__waitable_ops weft__channel_send_ops = {"channel send", send_try, send_link,
-                                                   send_unlink};
-const weft__waitable_ops weft__channel_recv_ops = {"channel recv", recv_try, recv_link,
-                                                   recv_unlink};
+/* ---- The one try of each kind, quickly ---- */
+
+/* -EAGAIN means full (empty) as if tried slowly: an open side has nobody to serve first. */
+static inline int send_holding(weft_channel *ch, const void *item, size_t size)
+{
+    weft__channel_side *s = &ch->tx;
+    if (WEFT__UNLIKELY(weft__tx_room(ch) == 0))
+        return -EAGAIN;
+    if (size)
+        memcpy(s->ring + (size_t)s->at * size, item, size);
+    weft__side_moved(s);
+    return 0;
+}
+
+static inline int recv_holding(weft_channel *ch, void *item, size_t size)
+{
+    weft__channel_side *s = &ch->rx;
+    if (WEFT__UNLIKELY(weft__rx_items(ch) == 0))
+        return -EAGAIN;
+    if (size)
+        memcpy(item, s->ring + (size_t)s->at * size, size);
+    weft__side_moved(s);
+    return 0;
+}
+
+static inline __attribute__((always_inline)) int send_quickly(weft_channel *ch, const void *item,
+                                                              size_t size)
+{
+    if (WEFT__UNLIKELY(!weft__side_take(&ch->tx)))
+        return WEFT__NOT_QUICKLY;
+    int r = send_holding(ch, item, size);
+    weft__side_leave(&ch->tx);
+    return r;
+}
+
+static inline __attribute__((always_inline)) int recv_quickly(weft_channel *ch, void *item,
+                                                              size_t size)
+{
+    if (WEFT__UNLIKELY(!weft__side_take(&ch->rx)))
+        return WEFT__NOT_QUICKLY;
+    int r = recv_holding(ch, item, size);
+    weft__side_leave(&ch->rx);
+    return r;
+}
+
+static int send_quick(void *object, void *item)
+{
+    weft_channel *ch = object;
+    return ch->item_size == 8 ? send_quickly(ch, item, 8) : send_quickly(ch, item, ch->item_size);
+}
+
+static int recv_quick(void *object, void *item)
+{
+    weft_channel *ch = object;
+    return ch->item_size == 8 ? recv_quickly(ch, item, 8) : recv_quickly(ch, item, ch->item_size);
+}
+
+const weft__case_ops weft__channel_send_ops = {
+    .base = {"channel send", send_try, send_link, send_unlink}, .try_quickly = send_quick};
+const weft__case_ops weft__channel_recv_ops = {
+    .base = {"channel recv", recv_try, recv_link, recv_unlink}, .try_quickly = recv_quick};
 const weft__waitable_ops weft__channel_reserve_ops = {"channel reserve", reserve_try, reserve_link,
                                                       send_unlink};
 const weft__waitable_ops weft__channel_readable_ops = {"channel readable", readable_try,
@@ -337,52 +361,119 @@ weft__lock *weft__channel_lock(weft_channel *ch)
 
 /* ---- Sending and receiving ---- */
 
-static inline bool bad_item(const weft_channel *ch, const void *item)
-{
-    return !ch || (!item && ch->item_size);
-}
-
-/* Entered with the lock held, returns with it released. */
-static WEFT__NOINLINE int send_any_locked(weft_channel *ch, const void *item, weft_time deadline)
+static WEFT__NOINLINE int send_slowly(weft_channel *ch, const void *item, weft_time deadline)
 {
     weft__wait_node n;
     weft__wakes wakes = {NULL, NULL};
     n.payload = (void *)(uintptr_t)item; /* only read through */
-    int r = send_locked(ch, item, &wakes);
+    weft__acquire(&ch->lock);
+    weft__channel_enter(ch);
+    int r = send_once(ch, item, &wakes);
     if (r == -EAGAIN && deadline != WEFT_TRY)
-        return weft__wait_slow(&weft__channel_send_ops, ch, &ch->lock, &n, weft__self(), deadline);
+        return weft__wait_slow(&weft__channel_send_ops.base, ch, &ch->lock, &n, weft__self(),
+                               deadline);
+    weft__channel_reopen(ch);
     weft__release(&ch->lock);
     weft__wakes_run(&wakes);
     return r;
 }
 
-static WEFT__NOINLINE int recv_any_locked(weft_channel *ch, void *item, weft_time deadline)
+static WEFT__NOINLINE int recv_slowly(weft_channel *ch, void *item, weft_time deadline)
 {
     weft__wait_node n;
     weft__wakes wakes = {NULL, NULL};
     n.payload = item;
-    int r = recv_locked(ch, item, &wakes);
+    weft__acquire(&ch->lock);
+    weft__channel_enter(ch);
+    int r = recv_once(ch, item, &wakes);
     if (r == -EAGAIN && deadline != WEFT_TRY)
-        return weft__wait_slow(&weft__channel_recv_ops, ch, &ch->lock, &n, weft__self(), deadline);
+        return weft__wait_slow(&weft__channel_recv_ops.base, ch, &ch->lock, &n, weft__self(),
+                               deadline);
+    weft__channel_reopen(ch);
     weft__release(&ch->lock);
     weft__wakes_run(&wakes);
     return r;
 }
 
+/* Found full (empty): looks on for a moment, in which the other end, if it is at work on
+ * another processor, makes room (items) for many operations: each look at its count costs
+ * both ends a trip of the line, and a wait and a wake costs more. It is hardly tried
+ * where it has not helped lately. True: try again. */
+static WEFT__NOINLINE bool more_comes_soon(weft__channel_side *s, weft__a64 *other)
+{
+    uint32_t hope = atom_load_rlx(&s->hope);
+    if (hope < HOPE && hope + 1 < HOPE) {
+        atom_store_rlx(&s->hope, hope + 1);
+        return false;
+    }
+    uint64_t start = atom_load_rlx(other), enough = s->capacity / 2, moved = 0;
+    for (int i = 0; i < LOOKS && moved < enough; i++) {
+        weft__side_pause(i);
+        uint64_t now = atom_load_rlx(other) - start;
+        if (now == moved)
+            break; /* no more than that */
+        moved = now;
+    }
+    if (moved >= BATCH)
+        atom_store_rlx(&s->hope, hope < HOPE_MAX ? hope + 1 : hope);
+    else
+        atom_store_rlx(&s->hope, hope > HOPE ? hope - 1 : 0u);
+    return moved != 0;
+}
+
+/* Found shut: while somebody has the lock it may be opened any moment, and going slowly, too,
+ * would only shut the other side to those who are there. True: try again. */
+static WEFT__NOINLINE bool opens_soon(weft_channel *ch, weft__channel_side *s)
+{
+    for (int i = 0; i < OPENS_SPINS && atom_load_rlx(&ch->lock.word); i++) {
+        if (atom_load_rlx(&s->shut) == OPEN)
+            return true;
+        weft__relax();
+        weft__relax();
+    }
+    return atom_load_rlx(&s->shut) == OPEN;
+}
+
+/* What there is to do before a try, and is not done yet. */
 static int may_try(const weft_channel *ch, const void *item, weft_time deadline)
 {
-    if (!ch || (!item && ch->item_size))
+    if (weft__channel_bad_item(ch, item))
         return -EINVAL;
     return deadline == WEFT_TRY ? 0 : weft__checkpoint(weft__self());
 }
 
+/* After a quick try that failed with `r`. */
+static WEFT__NOINLINE int send_on(weft_channel *ch, const void *item, weft_time deadline, int r)
+{
+    void *payload = (void *)(uintptr_t)item; /* only read through */
+    if (r == -EAGAIN && deadline == WEFT_TRY)
+        return r;
+    if ((r == -EAGAIN ? more_comes_soon(&ch->tx, &ch->rx.count)
+                      : ch->quick && opens_soon(ch, &ch->tx)) &&
+        send_quick(ch, payload) == 0)
+        return 0;
+    return send_slowly(ch, item, deadline);
+}
+
+static WEFT__NOINLINE int recv_on(weft_channel *ch, void *item, weft_time deadline, int r)
+{
+    if (r == -EAGAIN && deadline == WEFT_TRY)
+        return r;
+    if ((r == -EAGAIN ? more_comes_soon(&ch->rx, &ch->tx.count)
+                      : ch->quick && opens_soon(ch, &ch->rx)) &&
+        recv_quick(ch, item) == 0)
+        return 0;
+    return recv_slowly(ch, item, deadline);
+}
+
+/* With everything that the common way leaves out. */
 static WEFT__NOINLINE int send_checked(weft_channel *ch, const void *item, weft_time deadline)
 {
     int r = may_try(ch, item, deadline);
     if (r)
         return r;
-    weft__acquire(&ch->lock);
-    return send_any_locked(ch, item, deadline);
+    r = send_quick(ch, (void *)(uintptr_t)item);
+    return r ? send_on(ch, item, deadline, r) : 0;
 }
 
 static WEFT__NOINLINE int recv_checked(weft_channel *ch, void *item, weft_time deadline)
@@ -390,341 +481,92 @@ static WEFT__NOINLINE int recv_checked(weft_channel *ch, void *item, weft_time d
     int r = may_try(ch, item, deadline);
     if (r)
         return r;
-    weft__acquire(&ch->lock);
-    return recv_any_locked(ch, item, deadline);
+    r = recv_quick(ch, item);
+    return r ? recv_on(ch, item, deadline, r) : 0;
 }
 
-#ifndef WEFT_MODEL
-static WEFT__NOINLINE int woken_release(weft_channel *ch)
+/* Whatever the common way found unusual, before it held the side, and holding it. */
+static WEFT__NOINLINE int send_otherwise(weft_channel *ch, const void *item, weft_time deadline)
 {
-    weft__release_slow(&ch->lock);
+    if (!ch->quick)
+        return send_slowly(ch, item, deadline);
+    int r = send_quick(ch, (void *)(uintptr_t)item);
+    return r ? send_on(ch, item, deadline, r) : 0;
+}
+
+static WEFT__NOINLINE int recv_otherwise(weft_channel *ch, void *item, weft_time deadline)
+{
+    if (!ch->quick)
+        return recv_slowly(ch, item, deadline);
+    int r = recv_quick(ch, item);
+    return r ? recv_on(ch, item, deadline, r) : 0;
+}
+
+static WEFT__NOINLINE int send_held(weft_channel *ch, const void *item, weft_time deadline)
+{
+    int r = atom_load_sc(&ch->tx.shut) == OPEN ? send_holding(ch, item, 8) : WEFT__NOT_QUICKLY;
+    weft__side_leave(&ch->tx);
+    return r ? send_on(ch, item, deadline, r) : 0;
+}
+
+static WEFT__NOINLINE int recv_held(weft_channel *ch, void *item, weft_time deadline)
+{
+    int r = atom_load_sc(&ch->rx.shut) == OPEN ? recv_holding(ch, item, 8) : WEFT__NOT_QUICKLY;
+    weft__side_leave(&ch->rx);
+    return r ? recv_on(ch, item, deadline, r) : 0;
+}
+
+static WEFT__NOINLINE int wake_and_succeed(weft__channel_side *s)
+{
+    weft__side_wake(s);
     return 0;
 }
 
-/* weft__release with its call in tail position: the way through a ring of words that
- * has room (or items) and nobody waiting then saves no register. */
-static inline int quick_release(weft_channel *ch)
+/* What send_quickly and recv_quickly do, for items of 8 bytes. Whatever is not the common
+ * way is a call in tail position, so that this saves no register. */
+static inline __attribute__((always_inline)) int succeed(weft__channel_side *s, uint32_t at,
+                                                         uint64_t count)
 {
-    if (WEFT__UNLIKELY(atom_xchg_rel(&ch->lock.word, 0) == 2))
-        return woken_release(ch);
-    return 0;
+    uint32_t next = at + 1;
+    s->at = next == s->capacity ? 0 : next;
+    atom_store_rel(&s->count, count + 1); /* as weft__side_moved */
+    return weft__side_left(s) ? wake_and_succeed(s) : 0;
 }
-#else
-static int quick_release(weft_channel *ch) /* the model has a lock of its own */
-{
-    weft__release(&ch->lock);
-    return 0;
-}
-#endif
 
 int weft_channel_send(weft_channel *ch, const void *item, weft_time deadline)
 {
-    if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()) ||
-        WEFT__UNLIKELY(!weft__lock_try(&ch->lock)))
+    if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()))
         return send_checked(ch, item, deadline);
-    if (WEFT__UNLIKELY(ch->room == 0 || ch->flags || !weft__list_empty(&ch->receivers) ||
-                       ch->item_size != 8))
-        return send_any_locked(ch, item, deadline);
-    uint32_t at = ch->tail, next = at + 1;
-    memcpy(ch->ring + (size_t)at * 8, item, 8);
-    ch->tail = next == ch->capacity ? 0 : next;
-    ch->room--;
-    ch->length++;
-    ch->sent++;
-    return quick_release(ch);
+    weft__channel_side *s = &ch->tx;
+    if (WEFT__UNLIKELY(atom_load_rlx(&s->shut) != OPEN || s->item_size != 8) ||
+        WEFT__UNLIKELY(!weft__side_swap(s)))
+        return send_otherwise(ch, item, deadline);
+    /* The look at `shut` comes first: until then who has the lock may be at work here. */
+    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN))
+        return send_held(ch, item, deadline);
+    uint64_t count = atom_load_rlx(&s->count);
+    if (WEFT__UNLIKELY(count == s->bound))
+        return send_held(ch, item, deadline);
+    uint32_t at = s->at;
+    memcpy(s->ring + (size_t)at * 8, item, 8);
+    return succeed(s, at, count);
 }
 
 int weft_channel_recv(weft_channel *ch, void *item, weft_time deadline)
 {
-    if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()) ||
-        WEFT__UNLIKELY(!weft__lock_try(&ch->lock)))
+    if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()))
         return recv_checked(ch, item, deadline);
-    if (WEFT__UNLIKELY(ch->length == 0 || ch->flags || !weft__list_empty(&ch->senders) ||
-                       ch->item_size != 8))
-        return recv_any_locked(ch, item, deadline);
-    uint32_t at = ch->head, next = at + 1;
-    memcpy(item, ch->ring + (size_t)at * 8, 8);
-    ch->head = next == ch->capacity ? 0 : next;
-    ch->room++;
-    ch->length--;
-    return quick_release(ch);
-}
-
-int weft_channel_close(weft_channel *ch)
-{
-    weft__list receivers, senders, readable, writable;
-    if (!ch)
-        return -EINVAL;
-    weft__acquire(&ch->lock);
-    weft__channel_check(ch);
-    if (ch->flags & CLOSED) {
-        weft__release(&ch->lock);
-        return -EALREADY;
-    }
-    /* From here on nobody new waits and no sender's item is taken. The nodes stay
-     * linked, in lists of this frame, until they are claimed or their owners leave. */
-    ch->flags = CLOSED;
-    weft__queue_take(&ch->receivers, &receivers);
-    weft__queue_take(&ch->senders, &senders);
-    weft__queue_take(&ch->readable, &readable);
-    weft__queue_take(&ch->writable, &writable);
-    weft__queue_wake_all(&ch->lock, &receivers, -EPIPE);
-    weft__acquire(&ch->lock);
-    weft__queue_wake_all(&ch->lock, &senders, -EPIPE);
-    weft__acquire(&ch->lock);
-    weft__queue_wake_all(&ch->lock, &readable, 0);
-    weft__acquire(&ch->lock);
-    weft__queue_wake_all(&ch->lock, &writable, 0);
-    return 0;
-}
-
-/* ---- Batches ---- */
-
-/* As many as fit now. */
-static size_t send_some_locked(weft_channel *ch, const unsigned char *items, size_t count,
-                               weft__wakes *wakes)
-{
-    size_t sent = 0;
-    while (sent < count && send_locked(ch, items + sent * ch->item_size, wakes) == 0)
-        sent++;
-    return sent;
-}
-
-static size_t recv_some_locked(weft_channel *ch, unsigned char *items, size_t count,
-                               weft__wakes *wakes)
-{
-    size_t received = 0;
-    while (received < count && recv_locked(ch, items + received * ch->item_size, wakes) == 0)
-        received++;
-    return received;
-}
-
-int weft_channel_send_batch(weft_channel *ch, const void *items, size_t count, weft_time deadline)
-{
-    const unsigned char *from = items ? items : (const unsigned char *)"";
-    size_t sent = 0;
-    if (bad_item(ch, items) || count > INT_MAX)
-        return -EINVAL;
-    while (sent < count) {
-        /* The first of the rest by an ordinary send, which waits; then what fits. */
-        int r = weft_channel_send(ch, from + sent * ch->item_size, deadline);
-        if (r)
-            return sent ? (int)sent : r;
-        sent++;
-        weft__wakes wakes = {NULL, NULL};
-        size_t limit = count - sent < BATCH_HOLD ? count - sent : BATCH_HOLD;
-        weft__acquire(&ch->lock);
-        sent += send_some_locked(ch, from + sent * ch->item_size, limit, &wakes);
-        weft__release(&ch->lock);
-        weft__wakes_run(&wakes);
-    }
-    return (int)sent;
-}
-
-int weft_channel_recv_batch(weft_channel *ch, void *items, size_t count, weft_time deadline)
-{
-    unsigned char none, *to = items ? items : &none;
-    if (bad_item(ch, items) || count > INT_MAX)
-        return -EINVAL;
-    if (count == 0)
-        return 0;
-    int r = weft_channel_recv(ch, to, deadline);
-    if (r)
-        return r;
-    size_t received = 1, last;
-    do {
-        weft__wakes wakes = {NULL, NULL};
-        size_t limit = count - received < BATCH_HOLD ? count - received : BATCH_HOLD;
-        weft__acquire(&ch->lock);
-        last = recv_some_locked(ch, to + received * ch->item_size, limit, &wakes);
-        weft__release(&ch->lock);
-        weft__wakes_run(&wakes);
-        received += last;
-        /* A channel that is filled as fast as it is emptied ends at its capacity. */
-    } while (last == BATCH_HOLD && received < count && received < ch->capacity);
-    return (int)received;
-}
-
-/* ---- Reservations and readiness ---- */
-
-int weft_channel_reserve(weft_channel *ch, weft_time deadline)
-{
-    weft__wait_node n;
-    if (!ch || ch->capacity == 0)
-        return -EINVAL;
-    return weft__wait_on(&weft__channel_reserve_ops, ch, &ch->lock, &n, deadline);
-}
-
-int weft_channel_send_reserved(weft_channel *ch, const void *item)
-{
-    weft__wakes wakes = {NULL, NULL};
-    int r = 0;
-    if (bad_item(ch, item))
-        return -EINVAL;
-    weft__acquire(&ch->lock);
-    if (ch->reserved == 0) {
-        r = -EPERM;
-    } else {
-        ch->reserved--;
-        if (ch->flags & CLOSED) {
-            ch->room++;
-            r = -EPIPE;
-        } else if (hand_over_locked(ch, item, &wakes)) {
-            give_place_locked(ch, &wakes);
-        } else {
-            put_and_tell_locked(ch, item, &wakes);
-        }
-    }
-    weft__channel_check(ch);
-    weft__release(&ch->lock);
-    weft__wakes_run(&wakes);
-    return r;
-}
-
-int weft_channel_release(weft_channel *ch)
-{
-    weft__wakes wakes = {NULL, NULL};
-    int r = 0;
-    if (!ch)
-        return -EINVAL;
-    weft__acquire(&ch->lock);
-    if (ch->reserved == 0) {
-        r = -EPERM;
-    } else {
-        ch->reserved--;
-        give_place_locked(ch, &wakes);
-    }
-    weft__channel_check(ch);
-    weft__release(&ch->lock);
-    weft__wakes_run(&wakes);
-    return r;
-}
-
-int weft_channel_wait_ready(weft_channel *ch, int what, weft_time deadline)
-{
-    weft__wait_node n;
-    if (!ch || ch->capacity == 0)
-        return -EINVAL;
-    if (what == WEFT_CHANNEL_READABLE)
-        return weft__wait_on(&weft__channel_readable_ops, ch, &ch->lock, &n, deadline);
-    if (what == WEFT_CHANNEL_WRITABLE)
-        return weft__wait_on(&weft__channel_writable_ops, ch, &ch->lock, &n, deadline);
-    return -EINVAL;
-}
-
-/* ---- Life ---- */
-
-int weft_channel_new(size_t item_size, size_t capacity, const weft_channel_opts *opts,
-                     weft_channel **ret_ch)
-{
-    if (!ret_ch || item_size > WEFT_CHANNEL_ITEM_MAX || capacity > WEFT_CHANNEL_CAPACITY_MAX)
-        return -EINVAL;
-    if (item_size && capacity > WEFT_CHANNEL_BYTES_MAX / item_size)
-        return -EINVAL;
-    weft_channel *ch = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *ch);
-    if (!ch)
-        return -ENOMEM;
-    memset(ch, 0, sizeof *ch);
-    /* At least a byte, so that place() is an address also for items of size 0. */
-    size_t bytes = item_size * capacity;
-    ch->ring = weft__malloc(bytes ? bytes : 1);
-    if (!ch->ring) {
-        weft__free(ch);
-        return -ENOMEM;
-    }
-    weft__lock_init(&ch->lock);
-    ch->capacity = ch->room = (uint32_t)capacity;
-    ch->item_size = (uint32_t)item_size;
-    weft__list_init(&ch->receivers);
-    weft__list_init(&ch->senders);
-    weft__list_init(&ch->readable);
-    weft__list_init(&ch->writable);
-    atom_store_rlx(&ch->refs, 1u);
-    if (opts) {
-        ch->drop = opts->drop;
-        ch->drop_arg = opts->drop_arg;
-        if (opts->name)
-            strncpy(ch->name, opts->name, NAME_BYTES - 1);
-    }
-    *ret_ch = ch;
-    return 0;
-}
-
-weft_channel *weft_channel_ref(weft_channel *ch)
-{
-    if (ch)
-        atom_add_rlx(&ch->refs, 1u);
-    return ch;
-}
-
-weft_channel *weft_channel_unref(weft_channel *ch)
-{
-    /* Release and acquire: what each owner did comes before the end. */
-    if (!ch || atom_sub_ar(&ch->refs, 1u) != 1)
-        return NULL;
-    WEFT__CHECK(weft__list_empty(&ch->senders) && weft__list_empty(&ch->receivers));
-    while (ch->drop && ch->length) {
-        ch->drop(place(ch, ch->head), ch->drop_arg);
-        ch->head = ch->head + 1 == ch->capacity ? 0 : ch->head + 1;
-        ch->length--;
-    }
-    weft__free(ch->ring);
-    weft__free(ch);
-    return NULL;
-}
-
-/* ---- Observers ---- */
-
-int weft_channel_get_stats(weft_channel *ch, weft_channel_stats *ret_stats)
-{
-    if (!ch || !ret_stats)
-        return -EINVAL;
-    weft__acquire(&ch->lock);
-    bool closed = (ch->flags & CLOSED) != 0;
-    *ret_stats = (weft_channel_stats){
-        .sent = ch->sent,
-        .received = ch->sent - ch->length, /* C5 */
-        .send_blocked = ch->send_blocked,
-        .recv_blocked = ch->recv_blocked,
-        .length = ch->length,
-        .capacity = ch->capacity,
-        .reserved = ch->reserved,
-        .senders_waiting = closed ? 0 : ch->senders_waiting,
-        .receivers_waiting = closed ? 0 : ch->receivers_waiting,
-        .closed = closed,
-    };
-    weft__release(&ch->lock);
-    return 0;
-}
-
-static weft_channel_stats stats_of(const weft_channel *ch)
-{
-    weft_channel_stats stats = {0};
-    weft_channel_get_stats((weft_channel *)(uintptr_t)ch, &stats); /* NULL: all zero */
-    return stats;
-}
-
-size_t weft_channel_length(const weft_channel *ch)
-{
-    return stats_of(ch).length;
-}
-
-bool weft_channel_is_closed(const weft_channel *ch)
-{
-    return stats_of(ch).closed;
-}
-
-size_t weft_channel_capacity(const weft_channel *ch)
-{
-    return ch ? ch->capacity : 0;
-}
-
-size_t weft_channel_item_size(const weft_channel *ch)
-{
-    return ch ? ch->item_size : 0;
-}
-
-const char *weft_channel_name(const weft_channel *ch)
-{
-    return ch ? ch->name : "";
+    weft__channel_side *s = &ch->rx;
+    if (WEFT__UNLIKELY(atom_load_rlx(&s->shut) != OPEN || s->item_size != 8) ||
+        WEFT__UNLIKELY(!weft__side_swap(s)))
+        return recv_otherwise(ch, item, deadline);
+    /* The look at `shut` comes first: until then who has the lock may be at work here. */
+    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN))
+        return recv_held(ch, item, deadline);
+    uint64_t count = atom_load_rlx(&s->count);
+    if (WEFT__UNLIKELY(count == s->bound))
+        return recv_held(ch, item, deadline);
+    uint32_t at = s->at;
+    memcpy(item, s->ring + (size_t)at * 8, 8);
+    return succeed(s, at, count);
 }

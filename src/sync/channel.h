@@ -9,10 +9,10 @@
 
 #include "weft/channel.h"
 
-#include "wait/wait.h"
+#include "wait/select.h"
 
-extern const weft__waitable_ops weft__channel_send_ops;     /* 0 or -EPIPE */
-extern const weft__waitable_ops weft__channel_recv_ops;     /* 0 or -EPIPE */
+extern const weft__case_ops weft__channel_send_ops;         /* 0 or -EPIPE */
+extern const weft__case_ops weft__channel_recv_ops;         /* 0 or -EPIPE */
 extern const weft__waitable_ops weft__channel_reserve_ops;  /* 0 or -EPIPE */
 extern const weft__waitable_ops weft__channel_readable_ops; /* 0 */
 extern const weft__waitable_ops weft__channel_writable_ops; /* 0 */

@@ -120,6 +120,23 @@ static WEFT__NOINLINE int look(weft_select_case *c)
     return ops->look(c->weft__object, fill_node(c));
 }
 
+/* Without its lock where that can be, else under it alone. */
+static int try_alone(weft_select_case *c)
+{
+    if (c->weft__kind & WEFT__CASE_QUICK) {
+        const weft__case_ops *ops = c->weft__ops;
+        int r = ops->try_quickly(c->weft__object, c->weft__payload);
+        if (r != WEFT__NOT_QUICKLY)
+            return r;
+    }
+    weft__wakes wakes = {NULL, NULL};
+    weft__acquire(c->weft__lock);
+    int r = try_case(c, &wakes);
+    weft__release(c->weft__lock);
+    weft__wakes_run(&wakes);
+    return r;
+}
+
 /* Step 1. The index of the case that was done, or -EAGAIN. */
 static int try_each(struct select *s)
 {
@@ -134,16 +151,7 @@ static int try_each(struct select *s)
             c->result = 0;
             return (int)i;
         }
-        int r;
-        if (WEFT__UNLIKELY(is_outside(c))) {
-            r = look(c);
-        } else {
-            weft__wakes wakes = {NULL, NULL};
-            weft__acquire(c->weft__lock);
-            r = try_case(c, &wakes);
-            weft__release(c->weft__lock);
-            weft__wakes_run(&wakes);
-        }
+        int r = WEFT__UNLIKELY(is_outside(c)) ? look(c) : try_alone(c);
         if (r != -EAGAIN) {
             c->result = r;
             return (int)i;

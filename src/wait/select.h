@@ -18,7 +18,10 @@
 enum {
     WEFT__CASE_OUTSIDE = 1, /* ready when the kernel says so: all but `undo` are there */
     WEFT__CASE_UNDO = 2,    /* `undo` is there */
+    WEFT__CASE_QUICK = 4,   /* `try_quickly` is there */
 };
+
+#define WEFT__NOT_QUICKLY (-EINPROGRESS)
 
 typedef struct weft__case_ops {
     weft__waitable_ops base; /* first */
@@ -41,6 +44,10 @@ typedef struct weft__case_ops {
     /* The case was done with the result 0 for somebody who will never hear of it: passes
      * on what it took. */
     void (*undo)(void *object, weft__wait_node *node);
+
+    /* A try without the object's lock: answers as try_locked, or WEFT__NOT_QUICKLY, with
+     * nothing done, and the lock has to be taken. */
+    int (*try_quickly)(void *object, void *payload);
 } weft__case_ops;
 
 /* The case "wait on `object` by `ops`", with node->payload as given, and node->arg as
