@@ -39,6 +39,8 @@ struct weft_event;
 struct weft_waitgroup;
 struct weft_value;
 struct weft_semaphore;
+struct weft_rwlock;
+struct weft_mutex;
 
 /* One case, made by a weft_case_... function; `off` and `result` are the caller's,
  * the rest is private and the storage of the wait, so nothing is allocated. A case
@@ -98,6 +100,23 @@ WEFT_API weft_select_case weft_case_event(struct weft_event *e);
 WEFT_API weft_select_case weft_case_value(struct weft_value *v);
 WEFT_API weft_select_case weft_case_waitgroup(struct weft_waitgroup *wg);
 WEFT_API weft_select_case weft_case_semaphore(struct weft_semaphore *s, unsigned n);
+
+/* The mutex is locked, the read-write lock is locked for reading or for writing, as by
+ * weft_mutex_lock, weft_rwlock_read and weft_rwlock_write: whose select returns the index
+ * holds it, and gives it back by the plain call. A select that waits for a mutex is handed
+ * it by the unlock, in its turn, before tasks that ask later. The result is 0.
+ * Callable from: any thread, any task. */
+WEFT_API weft_select_case weft_case_mutex(struct weft_mutex *m);
+WEFT_API weft_select_case weft_case_read_lock(struct weft_rwlock *rw);
+WEFT_API weft_select_case weft_case_write_lock(struct weft_rwlock *rw);
+
+/* Cases on a channel that move no item: a place is reserved, as by weft_channel_reserve
+ * (result 0 or -EPIPE); a receive, or a send, would not have to wait, as by
+ * weft_channel_wait_ready (result 0; a channel of capacity 0 is refused as NULL is).
+ * Callable from: any thread, any task. */
+WEFT_API weft_select_case weft_case_reserve(struct weft_channel *ch);
+WEFT_API weft_select_case weft_case_channel_readable(struct weft_channel *ch);
+WEFT_API weft_select_case weft_case_channel_writable(struct weft_channel *ch);
 
 /* A time has come (absolute ns; WEFT_NEVER: never, a time in the past: ready at
  * once). The result is 0. Callable from: any thread, any task. */

@@ -241,7 +241,7 @@ static int thread_select(ringer *me, weft_select_case *cases, size_t n, unsigned
             weft__node_retract(c->weft__ops, c->weft__object, c->weft__lock, weft__case_node(c));
             weft__case_node(c)->result = 0;
         }
-        weft__select_unlink(cases, n, outcome);
+        (void)weft__select_unlink(cases, n, outcome); /* the answer is asked for */
         r = error ? error : weft__select_outcome(cases, n, outcome, deadline);
     } while (r == -EAGAIN);
     return r;

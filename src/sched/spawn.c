@@ -47,9 +47,7 @@ static int task_new(struct weft_runtime *rt, weft__worker *w, weft_task **ret)
     weft_task *t =
         w ? weft__task_cache_take(&w->tasks, &rt->depot, &r) : weft__task_take(&rt->depot, &r);
     if (t && !w) {
-        /* And then look: shutdown sees it or we see it. */
-        uint64_t n = atom_add_sc(&rt->spawned_outside, 1) + 1;
-        atom_store_rlx(&t->since, n); /* a number for task_init */
+        atom_add_sc(&rt->spawned_outside, 1); /* and then look: shutdown sees it or we see it */
         if (WEFT__UNLIKELY(atom_load_sc(&rt->closing))) {
             weft__task_give(&rt->depot, t);
             atom_add_sc(&rt->refused_outside, 1);
@@ -102,7 +100,7 @@ static void task_init(weft_task *t, struct weft_runtime *rt, weft__worker *w,
         id = (uint64_t)(w->number + 1) << 48 | n;
         t->home = (uint16_t)(rt->permanent ? w->number % rt->permanent : 0);
     } else {
-        id = atom_load_rlx(&t->since); /* from task_new */
+        id = atom_add_rlx(&rt->next_id, 1) + 1;
         atom_store_rlx(&t->since, (uint64_t)weft__sys_now());
         t->home = (uint16_t)(rt->permanent ? id % rt->permanent : 0);
     }

@@ -56,6 +56,8 @@ enum {
     WEFT__OWN_WAITED = 8, /* LATE, and the wait for the start has begun */
     WEFT__OWN_LINKED =
         16, /* a poll task with nodes in queues; parker.object is their weft_poll_wait */
+    WEFT__OWN_DECIDED = 32, /* the same without nodes: nobody has asked for the answer, which
+                             * may have brought something */
 };
 
 /* What u.f.strand says of a fiber that has not run yet.

@@ -276,6 +276,8 @@ static void poll_ended(weft__worker *w, weft_task *t)
         weft__timer_disarm(t);
     if (WEFT__UNLIKELY(t->own & WEFT__OWN_LINKED))
         weft__poll_unlink(t);
+    if (WEFT__UNLIKELY(t->own & WEFT__OWN_DECIDED))
+        weft__poll_abandon(t);
     weft__task_end(w, t, t->result);
     weft__task_drop(w, t);
 }
@@ -295,7 +297,8 @@ static void run_poll(weft__worker *w, weft_task *t)
      * told once; later polls come from wakes only. */
     bool told = (t->own & WEFT__OWN_TOLD) != 0;
     t->parker.shield += told;
-    weft__wait_begin(&t->parker, "poll", NULL);
+    weft__wait_begin(&t->parker, "poll",
+                     t->own & WEFT__OWN_DECIDED ? atom_load_rlx(&t->parker.object) : NULL);
     t->parker.shield -= told;
     if (atom_load_rlx(&t->parker.cancel) & WEFT__CANCEL)
         t->own |= WEFT__OWN_TOLD;

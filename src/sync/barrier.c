@@ -13,6 +13,7 @@
  */
 #include "weft/barrier.h"
 
+#include "sync/barrier.h"
 #include "sync/queue.h"
 
 struct barrier {
@@ -53,6 +54,81 @@ static int leave(struct barrier *b, weft__wait_node *n, uint32_t round, int erro
     return error;
 }
 
+/* ---- In pieces ---- */
+
+static int round_try(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)wakes;
+    return ((struct barrier *)object)->round == (uint32_t)n->arg ? -EAGAIN : 0;
+}
+
+static void round_link(void *object, weft__wait_node *n)
+{
+    weft__queue_push(&((struct barrier *)object)->queue, n);
+}
+
+static void round_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)object;
+    (void)wakes;
+    weft__list_remove(&n->link);
+}
+
+static void round_abandon(void *object, weft__wait_node *n, bool done)
+{
+    if (!done)
+        (void)weft__barrier_leave(object, (uint32_t)n->arg);
+}
+
+const weft__case_ops weft__barrier_case_ops = {
+    .base = {"barrier", round_try, round_link, round_unlink}, .abandon = round_abandon};
+
+weft__lock *weft__barrier_lock(weft_barrier *b)
+{
+    return &((struct barrier *)(void *)b)->lock;
+}
+
+/* With the lock held, which the last of a round releases: then true. */
+static bool completes_locked(struct barrier *b)
+{
+    weft__list taken;
+    weft__barrier_check(b);
+    if (b->arrived + 1 < b->parties)
+        return false;
+    b->arrived = 0;
+    b->round++;
+    weft__queue_take(&b->queue, &taken);
+    weft__queue_wake_all(&b->lock, &taken, 0);
+    return true;
+}
+
+int weft__barrier_arrive(weft_barrier *barrier, bool stays, uint32_t *ret_round)
+{
+    struct barrier *b = (struct barrier *)(void *)barrier;
+    weft__acquire(&b->lock);
+    if (completes_locked(b))
+        return 1;
+    if (stays)
+        b->arrived++;
+    *ret_round = b->round;
+    weft__release(&b->lock);
+    return 0;
+}
+
+bool weft__barrier_leave(weft_barrier *barrier, uint32_t round)
+{
+    struct barrier *b = (struct barrier *)(void *)barrier;
+    weft__acquire(&b->lock);
+    bool left = b->round == round;
+    if (left)
+        b->arrived--;
+    weft__barrier_check(b);
+    weft__release(&b->lock);
+    return left;
+}
+
+/* ---- The call ---- */
+
 int weft_barrier_wait(weft_barrier *barrier, weft_time deadline)
 {
     struct barrier *b = (struct barrier *)(void *)barrier;
@@ -68,15 +144,8 @@ int weft_barrier_wait(weft_barrier *barrier, weft_time deadline)
     }
     bool past = self && deadline != WEFT_NEVER && weft__sys_now() >= deadline;
     weft__acquire(&b->lock);
-    weft__barrier_check(b);
-    if (b->arrived + 1 == b->parties) {
-        weft__list taken;
-        b->arrived = 0;
-        b->round++;
-        weft__queue_take(&b->queue, &taken);
-        weft__queue_wake_all(&b->lock, &taken, 0);
+    if (completes_locked(b))
         return 1;
-    }
     if (!self || past) {
         weft__release(&b->lock);
         return self ? -ETIMEDOUT : -EAGAIN;

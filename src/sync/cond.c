@@ -17,6 +17,7 @@
  */
 #include "weft/cond.h"
 
+#include "sync/cond.h"
 #include "sync/queue.h"
 
 struct cond {
@@ -95,6 +96,45 @@ int weft_cond_wait(weft_cond *cond, weft_mutex *m, weft_time deadline)
     }
     lock_again(self, m);
     return outcome == 0 ? 0 : outcome == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
+}
+
+/* ---- Of a poll task, which unlocks and locks the mutex itself ---- */
+
+static int case_try(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)object;
+    (void)n;
+    (void)wakes;
+    return -EAGAIN; /* a signal is not kept */
+}
+
+static void case_link(void *object, weft__wait_node *n)
+{
+    struct cond *c = object;
+    weft__queue_push(&c->queue, n);
+    queue_changed_locked(c);
+}
+
+static void case_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)wakes;
+    weft__list_remove(&n->link); /* perhaps from a broadcast's own list */
+    queue_changed_locked(object);
+}
+
+static void case_abandon(void *object, weft__wait_node *n, bool done)
+{
+    (void)n;
+    if (done)
+        (void)weft_cond_signal(object);
+}
+
+const weft__case_ops weft__cond_case_ops = {.base = {"condition", case_try, case_link, case_unlink},
+                                            .abandon = case_abandon};
+
+weft__lock *weft__cond_lock(weft_cond *c)
+{
+    return &of(c)->lock;
 }
 
 int weft_cond_signal(weft_cond *cond)

@@ -21,19 +21,22 @@
  *   spin            a hint; races are harmless
  *
  * Invariants, checked by weft__mutex_check()
- *   M1  WAITERS is set exactly when the queue is not empty.
+ *   M1  WAITERS is set while the queue is not empty. (It may be set while it is empty: after
+ *       the try of a select that then did another case. The next unlock finds out.)
  *   M2  A waiter in the queue sees, at some later time, an unlock with WAITERS and
  *       without WOKEN: it queues itself only while LOCKED is set, in the step that
  *       clears its own WOKEN; and who finds LOCKED clear takes the mutex instead of
  *       leaving. So a woken waiter that times out or is cancelled never keeps the
  *       wake: the claim decides which of the two it is, and a claimed one tries.
- *   M3  While `starving`, an unlock hands LOCKED on without clearing it.
+ *   M3  While `starving`, and to a select case in any state, an unlock hands LOCKED on
+ *       without clearing it: who is told of a case has the mutex.
  *   M4  An unlock does not touch the mutex after the step by which a waiter that is
  *       not in the queue could hold it: when the queue turns out empty under the
  *       lock, the lock is released first and LOCKED is cleared last.
  */
 #include "weft/mutex.h"
 
+#include "sync/mutex.h"
 #include "sync/queue.h"
 
 enum { LOCKED = 1, WAITERS = 2, WOKEN = 4 };
@@ -57,10 +60,11 @@ struct mutex {
 };
 _Static_assert(sizeof(struct mutex) == sizeof(weft_mutex), "the public struct is storage for it");
 
-struct waiter {
+struct waiter { /* or only a node, in a select case; then arg is CASE */
     weft__wait_node node;
     weft_time since;
 };
+enum { CASE = WEFT__MUTEX_CASE };
 
 static struct mutex *of(const weft_mutex *m)
 {
@@ -71,7 +75,7 @@ static void weft__mutex_check(struct mutex *m)
 {
     uint32_t state = atom_load_rlx(&m->state);
     (void)state;
-    WEFT__ASSERT(!(state & WAITERS) == weft__queue_empty(&m->queue)); /* M1 */
+    WEFT__ASSERT((state & WAITERS) || weft__queue_empty(&m->queue)); /* M1 */
     WEFT__ASSERT(!m->starving || (state & WAITERS));
 }
 
@@ -210,7 +214,11 @@ static bool pass_on_locked(struct mutex *m)
     }
     /* Nobody else changes the state now: LOCKED is ours, the rest is under the lock. */
     uint32_t state = weft__queue_empty(&m->queue) ? 0 : WAITERS;
-    if (m->starving) {
+    if (n->arg == CASE) {
+        if (!state)
+            m->starving = 0;
+        atom_store_rel(&m->state, state | LOCKED);
+    } else if (m->starving) {
         struct waiter *w = weft__container(n, struct waiter, node);
         if (!state || weft__sys_now() - w->since < STARVED)
             m->starving = 0;
@@ -257,6 +265,46 @@ int weft_mutex_unlock(weft_mutex *mutex)
         WEFT__LIKELY(atom_cas_rel(&m->state, &held, 0))) /* pairs with lock */
         return 0;
     return m ? unlock_slow(m) : -EINVAL;
+}
+
+/* ---- As a case of select ---- */
+
+static int case_try(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    (void)n;
+    (void)wakes;
+    return take_or_note_locked(object, 0, false) ? 0 : -EAGAIN;
+}
+
+static void case_link(void *object, weft__wait_node *n)
+{
+    struct mutex *m = object;
+    weft__queue_push(&m->queue, n);
+    weft__mutex_check(m);
+}
+
+static void case_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
+{
+    struct mutex *m = object;
+    (void)wakes; /* a node in the queue has been told of nothing */
+    weft__list_remove(&n->link);
+    emptied_locked(m);
+    weft__mutex_check(m);
+}
+
+static void case_abandon(void *object, weft__wait_node *n, bool done)
+{
+    (void)n;
+    if (done)
+        (void)weft_mutex_unlock(object);
+}
+
+const weft__case_ops weft__mutex_case_ops = {.base = {"mutex", case_try, case_link, case_unlink},
+                                             .abandon = case_abandon};
+
+weft__lock *weft__mutex_lock(weft_mutex *m)
+{
+    return &of(m)->lock;
 }
 
 bool weft_mutex_locked(const weft_mutex *m)

@@ -3,7 +3,7 @@
  * once.c -- see weft/once.h: double-checked locking. `done` is set under the mutex,
  * after the function has returned, and read first without it.
  */
-#include "weft/once.h"
+#include "sync/once.h"
 
 #include "wait/wait.h"
 
@@ -17,15 +17,9 @@ bool weft_once_done(const weft_once *o)
     return o && atom_load_acq(done_of(o)); /* pairs with the store in do */
 }
 
-int weft_once_do(weft_once *o, int (*fn)(void *arg), void *arg, weft_time deadline)
+int weft__once_run(weft_once *o, int (*fn)(void *arg), void *arg)
 {
-    if (!o || !fn)
-        return -EINVAL;
-    if (WEFT__LIKELY(weft_once_done(o)))
-        return deadline == WEFT_TRY ? 0 : weft__checkpoint(weft__self());
-    int r = weft_mutex_lock(&o->weft__mutex, deadline);
-    if (r)
-        return r;
+    int r = 0;
     if (!atom_load_rlx(done_of(o))) {
         r = fn(arg);
         r = r < 0 ? r : 0;
@@ -34,4 +28,14 @@ int weft_once_do(weft_once *o, int (*fn)(void *arg), void *arg, weft_time deadli
     }
     weft_mutex_unlock(&o->weft__mutex);
     return r;
+}
+
+int weft_once_do(weft_once *o, int (*fn)(void *arg), void *arg, weft_time deadline)
+{
+    if (!o || !fn)
+        return -EINVAL;
+    if (WEFT__LIKELY(weft_once_done(o)))
+        return deadline == WEFT_TRY ? 0 : weft__checkpoint(weft__self());
+    int r = weft_mutex_lock(&o->weft__mutex, deadline);
+    return r ? r : weft__once_run(o, fn, arg);
 }

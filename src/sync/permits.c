@@ -195,12 +195,19 @@ static void semaphore_unlink(void *object, weft__wait_node *n, weft__wakes *wake
     unlink_locked(object, n, 0, wakes);
 }
 
-const weft__waitable_ops weft__semaphore_ops = {"semaphore", semaphore_try, link_locked,
-                                                semaphore_unlink};
-
-weft__lock *weft__semaphore_lock(weft_semaphore *s)
+static void semaphore_abandon(void *object, weft__wait_node *n, bool done)
 {
-    return &of_semaphore(s)->lock;
+    if (done)
+        WEFT__CHECK(weft__permits_give(object, (uint32_t)n->arg, 0, WEFT_SEMAPHORE_MAX) == 0);
+}
+
+const weft__case_ops weft__semaphore_ops = {
+    .base = {"semaphore", semaphore_try, link_locked, semaphore_unlink},
+    .abandon = semaphore_abandon};
+
+weft__lock *weft__permits_lock(struct weft__permits *p)
+{
+    return &p->lock;
 }
 
 int weft_semaphore_init(weft_semaphore *s, unsigned permits)
@@ -235,7 +242,7 @@ int weft_semaphore_acquire(weft_semaphore *s, unsigned n, weft_time deadline)
 {
     if (WEFT__UNLIKELY(!s || n > WEFT_SEMAPHORE_MAX))
         return -EINVAL;
-    return weft__permits_take(of_semaphore(s), n, 0, &weft__semaphore_ops, deadline);
+    return weft__permits_take(of_semaphore(s), n, 0, &weft__semaphore_ops.base, deadline);
 }
 
 int weft_semaphore_release(weft_semaphore *s, unsigned n)
@@ -255,7 +262,7 @@ unsigned weft_semaphore_available(const weft_semaphore *s)
 /* ---- The read-write lock ---- */
 
 /* A reader takes one of these, a writer all. */
-#define ALL ((uint32_t)WEFT_SEMAPHORE_MAX)
+#define ALL WEFT__RWLOCK_WRITE
 
 _Static_assert(sizeof(struct weft__permits) == sizeof(weft_rwlock),
                "the public struct is storage for it");
@@ -276,8 +283,16 @@ static void rwlock_unlink(void *object, weft__wait_node *n, weft__wakes *wakes)
     unlink_locked(object, n, (int32_t)ALL, wakes);
 }
 
-static const weft__waitable_ops read_ops = {"read lock", rwlock_try, link_locked, rwlock_unlink};
-static const weft__waitable_ops write_ops = {"write lock", rwlock_try, link_locked, rwlock_unlink};
+static void rwlock_abandon(void *object, weft__wait_node *n, bool done)
+{
+    if (done)
+        WEFT__CHECK(weft__permits_give(object, (uint32_t)n->arg, (int32_t)ALL, ALL) == 0);
+}
+
+const weft__case_ops weft__read_ops = {
+    .base = {"read lock", rwlock_try, link_locked, rwlock_unlink}, .abandon = rwlock_abandon};
+const weft__case_ops weft__write_ops = {
+    .base = {"write lock", rwlock_try, link_locked, rwlock_unlink}, .abandon = rwlock_abandon};
 
 int weft_rwlock_init(weft_rwlock *rw)
 {
@@ -299,14 +314,14 @@ int weft_rwlock_read(weft_rwlock *rw, weft_time deadline)
 {
     if (WEFT__UNLIKELY(!rw))
         return -EINVAL;
-    return weft__permits_take(of_rwlock(rw), 1, (int32_t)ALL, &read_ops, deadline);
+    return weft__permits_take(of_rwlock(rw), 1, (int32_t)ALL, &weft__read_ops.base, deadline);
 }
 
 int weft_rwlock_write(weft_rwlock *rw, weft_time deadline)
 {
     if (WEFT__UNLIKELY(!rw))
         return -EINVAL;
-    return weft__permits_take(of_rwlock(rw), ALL, (int32_t)ALL, &write_ops, deadline);
+    return weft__permits_take(of_rwlock(rw), ALL, (int32_t)ALL, &weft__write_ops.base, deadline);
 }
 
 int weft_rwlock_read_unlock(weft_rwlock *rw)

@@ -13,7 +13,7 @@
 #include "weft/rwlock.h"
 #include "weft/semaphore.h"
 
-#include "wait/wait.h"
+#include "wait/select.h"
 
 /* `credit` is added to the stored count, so that zeroed memory can mean "no permits"
  * (semaphore, credit 0) as well as "all" (lock, credit = all). */
@@ -38,8 +38,11 @@ uint32_t weft__permits_count(const struct weft__permits *p, int32_t credit);
 /* Nobody waits. */
 bool weft__permits_unwaited(struct weft__permits *p);
 
-/* Object: the weft_semaphore; node->arg: how many. The result is 0. */
-extern const weft__waitable_ops weft__semaphore_ops;
-weft__lock *weft__semaphore_lock(weft_semaphore *s);
+/* Objects: the weft_semaphore, the weft_rwlock; node->arg: how many; for a reader and for a
+ * writer these. The result is 0. */
+#define WEFT__RWLOCK_READ  1u
+#define WEFT__RWLOCK_WRITE ((uint32_t)WEFT_SEMAPHORE_MAX)
+extern const weft__case_ops weft__semaphore_ops, weft__read_ops, weft__write_ops;
+weft__lock *weft__permits_lock(struct weft__permits *p);
 
 #endif

@@ -450,10 +450,14 @@ int weft__select_link(weft__parker *self, weft_select_case *cases, size_t n, uns
     return -EINPROGRESS;
 }
 
-void weft__select_unlink(weft_select_case *cases, size_t n, uint32_t outcome)
+bool weft__select_unlink(weft_select_case *cases, size_t n, uint32_t outcome)
 {
     struct select s = {.cases = cases, .n = (uint32_t)n};
+    bool keeps = false;
     unlink_all(&s, outcome);
+    for (size_t i = 0; i < n; i++)
+        keeps |= !cases[i].off && (cases[i].weft__kind & WEFT__CASE_ABANDON);
+    return keeps;
 }
 
 int weft__select_outcome(weft_select_case *cases, size_t n, uint32_t outcome, weft_time deadline)
@@ -465,4 +469,14 @@ int weft__select_outcome(weft_select_case *cases, size_t n, uint32_t outcome, we
         return -EAGAIN;
     int r = answer(&s, outcome, deadline);
     return WEFT__UNLIKELY(s.outside) ? verified(&s, r) : r;
+}
+
+void weft__select_abandon(weft_select_case *cases, size_t n, uint32_t outcome)
+{
+    for (size_t i = 0; i < n; i++) {
+        weft_select_case *c = &cases[i];
+        const weft__case_ops *ops = c->weft__ops;
+        if (!c->off && (c->weft__kind & WEFT__CASE_ABANDON))
+            ops->abandon(c->weft__object, node_of(c), i == outcome && node_of(c)->result == 0);
+    }
 }

@@ -16,8 +16,8 @@
 /* What a case's ops can say beyond a waitable's; in the case's weft__kind. With any of
  * these bits weft__ops is a weft__case_ops. */
 enum {
-    WEFT__CASE_OUTSIDE = 1, /* ready when the kernel says so: all but `undo` are there */
-    WEFT__CASE_UNDO = 2,    /* `undo` is there */
+    WEFT__CASE_OUTSIDE = 1, /* ready when the kernel says so: look to on_thread are there */
+    WEFT__CASE_ABANDON = 2, /* `abandon` is there */
     WEFT__CASE_QUICK = 4,   /* `try_quickly` is there */
 };
 
@@ -41,9 +41,9 @@ typedef struct weft__case_ops {
     void (*linked)(void *object, weft__wait_node *node);
     int (*on_thread)(weft_select_case *cases, size_t n, unsigned flags, weft_time deadline);
 
-    /* The case was done with the result 0 for somebody who will never hear of it: passes
-     * on what it took. */
-    void (*undo)(void *object, weft__wait_node *node);
+    /* The wait has ended, and the waiter will never ask how: passes on what it was given, if
+     * the case was `done` with the result 0. Without any lock. */
+    void (*abandon)(void *object, weft__wait_node *node, bool done);
 
     /* A try without the object's lock: answers as try_locked, or WEFT__NOT_QUICKLY, with
      * nothing done, and the lock has to be taken. */
@@ -85,11 +85,14 @@ static inline weft__wait_node *weft__case_node(weft_select_case *c)
  *
  * link: does a case, or says why not (as weft_select), or, with the wait of `self` already
  * begun, links all nodes: -EINPROGRESS, and the wait should be claimed with TIMEDOUT at
- * *ret_limit. unlink: takes the nodes out that did not decide, before another wait begins.
- * outcome: what weft_select would return; -EAGAIN: nothing has happened. */
+ * *ret_limit. unlink: takes the nodes out that did not decide, before another wait begins;
+ * true: the answer must be asked for, or abandoned.
+ * outcome: what weft_select would return; -EAGAIN: nothing has happened. abandon: in place of
+ * outcome, when nobody wants to know. */
 int weft__select_link(weft__parker *self, weft_select_case *cases, size_t n, unsigned flags,
                       weft_time deadline, weft_time *ret_limit);
-void weft__select_unlink(weft_select_case *cases, size_t n, uint32_t outcome);
+bool weft__select_unlink(weft_select_case *cases, size_t n, uint32_t outcome);
 int weft__select_outcome(weft_select_case *cases, size_t n, uint32_t outcome, weft_time deadline);
+void weft__select_abandon(weft_select_case *cases, size_t n, uint32_t outcome);
 
 #endif

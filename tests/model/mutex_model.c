@@ -12,6 +12,7 @@ static weft_mutex mutex;
 static int counter;
 static int outcome[MODEL_THREADS];
 static int threads, lockers, rounds;
+static unsigned by_case;   /* bits: this thread waits as a select case does */
 static weft_time deadline; /* of thread 0; the others wait for ever */
 
 static void setup(void)
@@ -23,9 +24,17 @@ static void setup(void)
     model_name(&mutex, sizeof mutex, "mutex");
 }
 
+/* As select's steps 2 to 4. */
+static WEFT__NOINLINE int lock_by_case(weft_time limit)
+{
+    weft__wait_node node = {.arg = WEFT__MUTEX_CASE};
+    return weft__wait_on(&weft__mutex_case_ops.base, &mutex, weft__mutex_lock(&mutex), &node,
+                         limit);
+}
+
 static void lock_once(int t, weft_time limit)
 {
-    int r = weft_mutex_lock(&mutex, limit);
+    int r = by_case >> t & 1 ? lock_by_case(limit) : weft_mutex_lock(&mutex, limit);
     if (r == 0) {
         counter++;
         model_check(weft_mutex_locked(&mutex));
@@ -101,6 +110,28 @@ static void three_threads(void **state)
     explore("mutex, 3 threads, a deadline, cancel", 2, 0);
 }
 
+static void cases(void **state)
+{
+    (void)state;
+    rounds = 1;
+    for (by_case = 1; by_case < 4; by_case++) {
+        threads = lockers = 2;
+        deadline = WEFT_NEVER;
+        explore("mutex, 2 threads, cases", 0, 0);
+        deadline = MODEL_SOON;
+        threads = 3;
+        explore("mutex, 2 threads, cases, a deadline, cancel", 3, 0);
+        threads = lockers = 3;
+        explore("mutex, 3 threads, cases, a deadline", 2, 0);
+        threads = lockers = 2;
+        rounds = 2;
+        deadline = WEFT_NEVER;
+        explore("mutex, 2 threads twice, cases, starving", 2, 1);
+        rounds = 1;
+    }
+    by_case = 0;
+}
+
 /* Time passes, so that a waiter that was passed over gets the mutex handed. */
 static void starving(void **state)
 {
@@ -162,10 +193,8 @@ static void last_holder_frees(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_threads),
-        cmocka_unit_test(three_threads),
-        cmocka_unit_test(starving),
-        cmocka_unit_test(last_holder_frees),
+        cmocka_unit_test(two_threads), cmocka_unit_test(three_threads),     cmocka_unit_test(cases),
+        cmocka_unit_test(starving),    cmocka_unit_test(last_holder_frees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
