@@ -223,5 +223,6 @@ static const bench_case cases[] = {
     CASE("8x8/threads", run_threads, "k/s", 2, 8, 1),    /* plain threads to fibers */
     CASE("8x8/to_threads", run_threads, "k/s", 0, 8, 0), /* plain threads to threads */
     CASE("8x8/tasks", run_fibers, "k/s", 2, 8, 1),       /* fibers to fibers */
+    CASE("8x8/tasks/1w", run_fibers, "k/s", 1, 8, 1),    /* the same on one processor */
 };
 BENCH_WORKLOAD(handoff, "a task to a named worker and its answer; base: two semaphores", cases);

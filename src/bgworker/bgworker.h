@@ -6,42 +6,65 @@
  *   worker.c    a worker: start, attached seats, ready points, watching, figures
  *   run.c       a seat's thread or fiber: runs, failures, back-off
  *   leave.c     restart and stop
+ *   lane.c      where seats wait, and where tasks are made and handed to them
  *   seat.c      inside a loop: tick, receive, descriptor; who is woken for a task
  *   send.c      handing a task over, up to the pickup
  *   task.c      a task from the pickup on: updates, ends, outcomes
  *   vars.c      ready points, published variables, cycles of waiting workers
  *
- * Locks. No two are ever held at once, but worker->lock under reg->lock in vars.c; and
- * none over a system call, but the wake that weft__cancel makes under seat->lock.
- *   reg->lock    the table of names, reg->workers, seat->waits_for
- *   worker->lock queue, waiting seats, states of the seats, watchers, vars
- *   seat->lock   what the seat holds, and whom to cancel
- *   task->lock   updates, ends, both sides' waits
+ * Locks, in the order in which they may be nested; none is held over a system call, but
+ * seat->lock over the wake that weft__cancel makes.
+ *   reg->lock     the table of names (for writing), reg->workers, seat->waits_for
+ *   stripe->lock  the table of names: a reader takes one of them, a writer takes all
+ *   worker->lock  queue, armed seats, states of the seats, watchers, vars
+ *   lane->lock    waiting seats, spare task blocks
+ *   seat->lock    what the seat holds besides its slot, and whom to cancel
+ *   task->lock    updates, ends, both sides' waits (never with another)
+ *
+ * Lanes
+ *   A worker of threads has one lane; one of fibers has one for each worker of their
+ *   runtime, so that senders and seats that run on the same processor meet without
+ *   touching what another processor writes. A seat that waits inside weft_seat_receive is
+ *   linked in one lane (seat->in_lane): the one of where it runs. A sender looks into its
+ *   own lane first, then into the others.
  *
  * The pickup
- *   A sender puts its task's `entry` into the worker's queue; the entry is the wait node
- *   of its own wait. A seat takes the first entry it can *claim*: that one
- *   compare-and-swap decides between "picked up" (the send returns 0) and "given up"
- *   (time-out, cancellation; certainly not run). A posted task has no waiter (parker ==
- *   NULL): there, being linked in the queue under worker->lock is the decision.
+ *   Direct: a sender that finds a waiting seat claims *the seat's* wait and leaves the
+ *   task with it (seat->given). That claim is the pickup; the sender does not wait.
+ *   Queued: nobody waits, so the task's `entry` goes into the worker's queue; the entry is
+ *   the wait node of the sender's own wait. A seat takes the first entry it can *claim*:
+ *   that one compare-and-swap decides between "picked up" (the send returns 0) and "given
+ *   up" (time-out, cancellation; certainly not run). A posted task has no waiter (parker
+ *   == NULL): there, being linked in the queue under worker->lock is the decision.
  *
  *   Q1  An entry is linked only while its task has not been picked up.
- *   Q2  A seat that goes to wait while an entry is linked returns at once.
- *   Q3  At most as many entries are linked as seats are `coming`, or no seat waits. A
- *       coming seat was woken inside weft_seat_receive and goes straight to the queue. So
- *       a send wakes one waiting seat unless enough are on their way: at most one wake a
- *       send. A seat woken through its descriptor may be anywhere in its loop, and does
- *       not count as coming.
- *   Q4  A seat that was woken and leaves without having taken a task, while entries are
- *       linked, wakes the next (weft__pass_on). So wakes are not lost, with any loop.
- *   Q5  A seat with a descriptor is in the list of waiting seats (armed), or its
- *       descriptor is readable (or about to be): never neither. So it is woken whatever
- *       the order in which its loop polls, ticks and receives.
+ *   Q2  While worker->lock is free: entries are linked, or seats are linked in lanes,
+ *       never both. Who links an entry looks through all lanes under their locks before
+ *       it lets go of worker->lock (weft__match); who links a seat reads w->queued under
+ *       the lane's lock, and links only if it is zero. The lane's lock orders the two.
+ *   Q3  So a send makes at most one wake: of the seat that has the task, or, when no seat
+ *       waits in a lane, of one that waits through its descriptor. That one may be
+ *       anywhere in its loop.
+ *   Q4  A seat that was woken through its descriptor and leaves without having taken a
+ *       task, while entries are linked, wakes the next (weft__pass_on). So wakes are not
+ *       lost, with any loop.
+ *   Q5  A seat with a descriptor is armed (in worker->armed), or waits in a lane, or its
+ *       descriptor is readable (or about to be): never none of these. So it is woken
+ *       whatever the order in which its loop polls, ticks and receives.
+ *   Q6  `leaving` is stored before all lanes' locks are taken in turn (weft__seat_ask),
+ *       and read under the lane's lock before a seat is linked: it is unlinked, or sees it.
+ *
+ * Memory
+ *   A task's block comes from a lane's spare ones and goes back to the same lane. Each
+ *   block that is out counts in lane->live, each lane in worker->memory: a task keeps the
+ *   worker's memory without touching a count that all processors share. weft_worker.refs
+ *   are the references of all others; with the last of them the lanes' own count goes.
  */
 #ifndef WEFT_SRC_BGWORKER_H
 #define WEFT_SRC_BGWORKER_H
 
 #include "base/list.h"
+#include "bgworker/here.h"
 #include "bgworker/signal.h"
 #include "bgworker/spin.h"
 #include "wait/wait.h"
@@ -51,19 +74,40 @@
 
 #include <pthread.h>
 
-#ifdef WEFT_MODEL
-#define WEFT__FALLBACK WEFT_NEVER /* the protocol must do without */
-#else
+#ifndef WEFT__FALLBACK /* the model test has its own */
 #define WEFT__FALLBACK (10 * WEFT_MSEC) /* without a pickup for so long, all are woken */
 #endif
-#define WEFT__BUCKETS 64
+#define WEFT__BUCKETS   64
+#define WEFT__STRIPES   16 /* a power of two */
+#define WEFT__LANES_MAX 16 /* likewise */
 
 typedef struct weft__task weft__task;
+
+/* Where seats wait, see above. */
+typedef struct weft__lane {
+    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__lock lock;
+    /* Under the lock: */
+    weft__a32 waiting;        /* seats in the two lists; read without, as a hint */
+    weft__list awake, parked; /* weft_seat.node: spins; sleeps. First in, first out */
+    weft__task *spare;        /* blocks, through weft__task.next */
+    unsigned spare_count;
+    uint32_t live;    /* blocks that are out, and one while the worker has references */
+    uint64_t numbers; /* tasks made here */
+    weft__a64 sent;   /* handed over from here; read without */
+
+    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__a64 outcomes[WEFT_TASK_OUTCOMES];
+    weft__a64 task_ns;
+    weft_worker *worker;
+    uint32_t index;
+} weft__lane;
 
 struct weft_registry {
     weft__a32 refs; /* the owner, each worker, each task */
     weft__lock lock;
     bool stopped;
+    struct {
+        WEFT__ALIGNED(WEFT__CACHE_LINE) weft__lock lock;
+    } stripe[WEFT__STRIPES];
     weft__list buckets[WEFT__BUCKETS]; /* workers by name, weft_worker.by_name */
     weft__list workers;                /* in the order of their start */
     weft__fd_pool pool;
@@ -87,29 +131,31 @@ struct weft_worker {
     weft_worker_options options;
     uint64_t first_id; /* of its tasks */
 
-    weft__link by_name, in_order; /* reg->lock */
+    weft__link by_name, in_order; /* reg->lock; by_name also all stripes */
     weft__a32 refs;
+    weft__a32 memory; /* lanes that still have something out */
+    uint32_t lane_mask;
+    weft__lane *lanes; /* lane_mask + 1 of them, behind the worker */
 
     WEFT__ALIGNED(WEFT__CACHE_LINE) weft__lock lock;
     /* Under the lock: */
     weft__worker_state state;
-    unsigned queued, posted;  /* linked entries; those of them that were posted */
-    weft__list queue;         /* weft__task.entry, first come, first served */
-    weft__list awake, parked; /* weft_seat.node: spins; sleeps or polls. First in, first out */
-    unsigned notified;        /* seats woken for a task that have not come yet */
-    unsigned coming;          /* those of them that were in weft_seat_receive */
-    uint32_t changes;         /* anything a watcher may wait for */
-    weft__list watchers;      /* wait nodes */
-    weft__list seats;         /* weft_seat.link; stay until the worker is freed */
+    weft__a32 queued;    /* linked entries; read without, see Q2 */
+    unsigned posted;     /* those of them that were posted */
+    weft__list queue;    /* weft__task.entry, first come, first served */
+    weft__list armed;    /* weft_seat.arm: waits through its descriptor. First in, first out */
+    unsigned notified;   /* armed seats woken for a task that have not come yet */
+    uint32_t changes;    /* anything a watcher may wait for */
+    weft__list watchers; /* wait nodes */
+    weft__list seats;    /* weft_seat.link; stay until the worker is freed */
     unsigned count, alive, given_up, ready;
     bool starting; /* weft_worker_start is still making seats */
     weft_buffer *vars;
     bool published;
-    uint64_t restarts, failures, fallback_wakes, late_wakes, sent;
+    uint64_t restarts, failures, fallback_wakes, late_wakes;
+    uint64_t sent; /* through the queue */
 
-    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__a64 outcomes[WEFT_TASK_OUTCOMES];
-    weft__a64 task_ns;
-    weft__spin receive_spin, send_spin, read_spin;
+    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__spin receive_spin, send_spin, read_spin;
 };
 
 typedef enum weft__seat_state {
@@ -128,10 +174,10 @@ struct weft_seat {
 
     /* worker->lock: */
     weft__seat_state state;
-    bool is_ready, notified, coming;
-    int boot_error;       /* how the last run ended before it was ready; 0: it was not so */
-    weft_time since;      /* of the state */
-    weft__wait_node node; /* in awake or parked; parker NULL: armed for the descriptor */
+    bool is_ready, notified;
+    int boot_error;  /* how the last run ended before it was ready; 0: it was not so */
+    weft_time since; /* of the state */
+    weft__link arm;  /* in worker->armed */
     weft__signal signal;
     pthread_t thread;
     bool has_thread;
@@ -142,13 +188,27 @@ struct weft_seat {
     weft__a32 completed; /* tasks completed in this run */
     bool ticked;         /* likewise: is_ready without the lock */
 
-    weft__a32 open;     /* tasks in hand */
-    weft__a64 first_id; /* the first of them, for reports */
+    /* The wait in weft_seat_receive: the lane's lock, then the claimer's until the unpark. */
+    weft__wait_node node;
+    weft__aptr in_lane; /* NULL: in none; written under that lane's lock, read anywhere */
+    weft__task *given;  /* by the claimer; NULL: look at the queue again */
+
+    /* The one task in hand that most loops have at a time; further ones are in `held`. Set
+     * by the one who sits here, or by the claimer of its wait, when it is NULL; cleared by
+     * whoever frees that task, or ends the run. */
+    weft__aptr slot;
+    weft__a32 slot_open; /* 1: and it has not been ended */
+    weft__a32 held_open; /* open tasks in `held` */
+    weft__a64 first_id;  /* of the slot, for reports */
     weft__a64 first_at;
+    /* Counted by the one who sits here, without read-modify-writes: `sits` (a weft__parker,
+     * as of its last wait) ends the task in the slot. */
+    weft__aptr sits;
+    weft__a64 done, done_ns; /* completed tasks; time spent */
 
     weft__lock lock;
     /* seat->lock: */
-    weft__list held;             /* weft__task.hold: received handles not freed yet */
+    weft__list held;             /* weft__task.hold: received handles, but for the slot's */
     weft__parker *sitter;        /* during a run of a seat that is not attached */
     bool cancelled;              /* the sitter was */
     weft__parker *interruptible; /* a wait that ends when the seat is asked to leave */
@@ -158,23 +218,26 @@ struct weft_seat {
 
 enum { WEFT__RING = WEFT_UPDATES_MAX + 1 }; /* one place is kept for the result */
 
+enum { WEFT__HELD_NOT = 0, WEFT__HELD_SLOT, WEFT__HELD_LIST };
+
 struct weft__task {
-    weft__a32 refs; /* sender's handle, receiver's handle, the queue (posted) */
+    weft__a32 refs; /* sender's handle; receiver's handle, or the queue */
     weft__lock lock;
-    weft_worker *worker;
+    weft_worker *worker; /* these two for good */
+    weft__lane *lane;
     weft_buffer *payload;
     uint64_t id;
+    weft__task *next;          /* spare; or of the taker, between unlinking and expiring */
     weft__wait_node entry;     /* worker->lock; in worker->queue until the pickup */
-    weft_time pickup_deadline; /* of a posted task */
     bool posted;               /* the entry has no waiter */
-    bool called;               /* posted, but by a caller who waits for the end */
-    weft__task *next_expired;  /* of the taker, between unlinking and settling */
+    bool called;               /* likewise, but a caller waits for the end */
+    weft_time pickup_deadline; /* of a posted task */
 
     weft_seat *seat; /* written at the pickup, before the sender runs on */
     weft_time picked_at;
-    weft__link hold;   /* seat->lock */
-    bool held;         /* seat->lock: in seat->held */
-    weft__a32 counted; /* 1: in seat->open */
+    int how_held;      /* before the receiver has it; then seat->lock */
+    weft__link hold;   /* seat->lock: in seat->held */
+    weft__a32 counted; /* 1: in seat->held_open */
 
     /* task->lock: */
     weft_task_outcome outcome; /* also read without, by its owner's side */
@@ -182,8 +245,21 @@ struct weft__task {
     unsigned head, count;
     weft__list readers, writers; /* wait nodes */
     weft__signal sender_signal, receiver_signal;
-    weft_buffer *ring[WEFT__RING]; /* last: the only part that is not zero at first */
+    weft_buffer *ring[WEFT__RING]; /* last: the only part that is not zero at first; a
+                                    * called task has the last update only */
 };
+
+/* A task to be made and handed over. */
+typedef struct weft__offer {
+    weft_worker *worker; /* NULL: to be looked up by weft__registry_offer */
+    weft_buffer *payload;
+    weft__wait_node *reader; /* of a call: its begun wait for the end */
+    weft_time deadline;      /* of a posted task */
+    bool posted, called;
+    bool late; /* the deadline has passed: it must not be handed over */
+    weft__task *task;
+    weft_seat *seat; /* that has it; the caller owes weft__unpark(seat->node.parker) */
+} weft__offer;
 
 /* What is to be done once a lock is released. */
 typedef struct weft__after {
@@ -211,6 +287,9 @@ int weft__registry_visit(weft_registry *reg, int (*visit)(void *arg, weft_worker
 bool weft__name_ok(const char *name, bool may_be_empty);
 void weft__registry_forget(weft_worker *w);
 int weft__registry_add(weft_worker *w);
+/* weft__offer_make for the worker of that name; also -EINVAL, -ENOENT. */
+int weft__registry_offer(weft_registry *reg, const char *scope, const char *name, weft__offer *o,
+                         uint32_t here);
 
 /* ---- worker.c ---- */
 weft_seat *weft__seat_of(weft__link *l);
@@ -232,7 +311,34 @@ void weft__release_queue(weft_worker *w, int result, weft__after *after);
 void weft__stop_begin(weft_worker *w);
 int weft__stop_end(weft_worker *w, weft_time deadline, char *names, size_t size);
 
+/* ---- lane.c ---- */
+
+/* Makes the task, and hands it over if a seat waits. The task then has two references.
+ * 0; -ENOMEM; -EAGAIN (no spare block, and it may not allocate). */
+int weft__offer_make(weft__offer *o, uint32_t here, bool may_allocate);
+/* A task that never was in the queue: the payload stays the caller's. */
+void weft__task_discard(weft__task *t);
+/* Its last reference has gone. */
+void weft__task_recycle(weft__task *t);
+/* Under the worker's lock: entries go to seats that wait in lanes. */
+void weft__match(weft_worker *w, weft__after *after);
+/* Links the seat's begun wait; the lane, or NULL: it leaves, or there are tasks. */
+weft__lane *weft__lane_enter(weft_seat *seat, uint32_t here, bool spins);
+void weft__lane_sleeps(weft__lane *lane, weft_seat *seat); /* it has stopped spinning */
+void weft__lane_leave(weft__lane *lane, weft_seat *seat);
+/* Ends the wait of a seat that is linked there: true when the caller owes its unpark. */
+bool weft__lane_expel(weft__lane *lane, weft_seat *seat);
+bool weft__lanes_have_waiting(weft_worker *w);
+/* A claimed seat, or the caller's own, gets a task: before the task's sender runs on. */
+void weft__seat_give(weft_seat *seat, weft__task *t);
+/* The worker has no references any more. */
+void weft__lanes_close(weft_worker *w);
+/* worker.c: the last lane is empty. */
+void weft__worker_destroy(weft_worker *w);
+
 /* ---- seat.c ---- */
+/* Under the worker's lock: the first entry that can be claimed, out of the queue; Q1. */
+weft__task *weft__take(weft_worker *w, weft__after *after);
 void weft__notify_one(weft_worker *w, weft__after *after); /* under the lock */
 void weft__pass_on(weft_worker *w, weft__after *after);    /* under the lock */
 void weft__seat_end(weft_seat *seat, int result);          /* a run has ended */
@@ -247,8 +353,8 @@ void weft__end(weft_seat *from);
 void weft__unbegin(weft_seat *from, weft__parker *self);
 
 /* ---- task.c ---- */
-/* Takes over a reference to the worker; on success also one to the payload. */
-weft__task *weft__task_new(weft_worker *w, weft_buffer *payload);
+weft__task *weft__task_new(weft__lane *lane); /* a block, as weft__task_reset leaves it */
+void weft__task_reset(weft__task *t);
 void weft__task_unref(weft__task *t);
 /* Counts the outcome unless there is one; under the task's lock: true when it did. */
 bool weft__settle(weft__task *t, weft_task_outcome outcome);
@@ -258,7 +364,9 @@ void weft__task_abort(weft__task *t);
 void weft__task_hold(weft__task *t, weft_seat *seat);
 /* Out of a posted task's queue; true when it was in it. */
 bool weft__task_unqueue(weft__task *t);
-/* weft_sent_read; *ret_last when nothing follows but the end. */
-int weft__task_read(weft__task *t, weft_time deadline, weft_buffer **ret, bool *ret_last);
+/* weft_sent_read; of a called task: 0 at its end, with what was last said in *ret. */
+int weft__task_read(weft__task *t, weft_time deadline, weft_buffer **ret);
+/* The wait that a call began ended otherwise. */
+void weft__task_retract(weft__task *t, weft__wait_node *reader);
 
 #endif

@@ -13,7 +13,7 @@ void weft__release_queue(weft_worker *w, int result, weft__after *after)
     weft__link *l;
     while ((l = weft__list_pop(&w->queue))) {
         weft__wait_node *n = weft__container(l, weft__wait_node, link);
-        w->queued--;
+        atom_store_rlx(&w->queued, atom_load_rlx(&w->queued) - 1);
         if (n->parker) {
             if (weft__node_claim(n, result))
                 weft__wakes_add(&after->wakes, n->parker);
@@ -22,7 +22,7 @@ void weft__release_queue(weft_worker *w, int result, weft__after *after)
         weft__task *t = weft__container(n, weft__task, entry);
         if (!t->called)
             w->posted--;
-        t->next_expired = after->expired;
+        t->next = after->expired;
         after->expired = t;
         after->expired_as = WEFT_TASK_RELEASED;
     }

@@ -19,9 +19,10 @@ int weft_registry_new(const weft_registry_options *options, weft_registry **ret)
     if (!ret || options->descriptors > WEFT_DESCRIPTOR_SOCKETPAIR ||
         options->descriptor_pool > 1u << 20)
         return -EINVAL;
-    weft_registry *reg = weft__calloc(1, sizeof *reg);
+    weft_registry *reg = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *reg);
     if (!reg)
         return -ENOMEM;
+    memset(reg, 0, sizeof *reg);
     int r = weft__fd_pool_init(&reg->pool, options->descriptors,
                                options->descriptor_pool ? options->descriptor_pool : 64);
     if (r) {
@@ -92,21 +93,63 @@ static weft_worker *look_up(weft_registry *reg, const char *scope, const char *n
     return NULL;
 }
 
+/* Under one stripe's lock, or all. */
+static weft_worker *resolve(weft_registry *reg, const char *scope, const char *name)
+{
+    weft_worker *w = scope && *scope ? look_up(reg, scope, name) : NULL;
+    return w ? w : look_up(reg, "", name);
+}
+
+static weft__lock *stripe(weft_registry *reg, uint32_t here)
+{
+    return &reg->stripe[here % WEFT__STRIPES].lock;
+}
+
 int weft_registry_find(weft_registry *reg, const char *scope, const char *name, weft_worker **ret)
 {
     if (!reg || !ret || !weft__name_ok(name, false) || !weft__name_ok(scope, true))
         return -EINVAL;
-    weft__acquire(&reg->lock);
-    weft_worker *w = scope && *scope ? look_up(reg, scope, name) : NULL;
-    if (!w)
-        w = look_up(reg, "", name);
-    if (w)
-        weft_worker_ref(w);
-    weft__release(&reg->lock);
+    weft__lock *lock = stripe(reg, weft__here(weft__self()));
+    weft__acquire(lock);
+    weft_worker *w = weft_worker_ref(resolve(reg, scope, name));
+    weft__release(lock);
     if (!w)
         return -ENOENT;
     *ret = w;
     return 0;
+}
+
+int weft__registry_offer(weft_registry *reg, const char *scope, const char *name, weft__offer *o,
+                         uint32_t here)
+{
+    if (!reg || !weft__name_ok(name, false) || !weft__name_ok(scope, true))
+        return -EINVAL;
+    weft__lock *lock = stripe(reg, here);
+    weft__acquire(lock);
+    weft_worker *w = resolve(reg, scope, name);
+    /* While the name is there, so is the worker; then the task keeps its memory. */
+    o->worker = w;
+    int r = w ? weft__offer_make(o, here, false) : -ENOENT;
+    if (r == -EAGAIN)
+        weft_worker_ref(w);
+    weft__release(lock);
+    if (r == -EAGAIN) {
+        r = weft__offer_make(o, here, true);
+        weft_worker_unref(w);
+    }
+    return r;
+}
+
+static void table_lock(weft_registry *reg)
+{
+    for (int i = 0; i < WEFT__STRIPES; i++)
+        weft__acquire(&reg->stripe[i].lock);
+}
+
+static void table_unlock(weft_registry *reg)
+{
+    for (int i = 0; i < WEFT__STRIPES; i++)
+        weft__release(&reg->stripe[i].lock);
 }
 
 /* Takes a reference for the table. */
@@ -114,25 +157,30 @@ int weft__registry_add(weft_worker *w)
 {
     weft_registry *reg = w->reg;
     weft__acquire(&reg->lock);
+    table_lock(reg);
     int r = reg->stopped ? -ESHUTDOWN : look_up(reg, w->scope, w->name) != 0 ? -EEXIST : 0;
     if (r == 0) {
         weft_worker_ref(w);
         weft__list_push(bucket(reg, w->scope, w->name), &w->by_name);
         weft__list_push(&reg->workers, &w->in_order);
     }
+    table_unlock(reg);
     weft__release(&reg->lock);
     return r;
 }
 
 void weft__registry_forget(weft_worker *w)
 {
-    weft__acquire(&w->reg->lock);
+    weft_registry *reg = w->reg;
+    weft__acquire(&reg->lock);
     bool known = weft__linked(&w->by_name);
     if (known) {
+        table_lock(reg);
         weft__list_remove(&w->by_name);
+        table_unlock(reg);
         weft__list_remove(&w->in_order);
     }
-    weft__release(&w->reg->lock);
+    weft__release(&reg->lock);
     if (known)
         weft_worker_unref(w);
 }

@@ -13,6 +13,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- A seat's run ---- */
 
@@ -190,9 +191,11 @@ static int fiber_main(void *arg)
 
 weft_seat *weft__seat_new(weft_worker *w, bool attached)
 {
-    weft_seat *seat = weft__calloc(1, sizeof *seat);
+    /* Lines of their own: most of them are one processor's. */
+    weft_seat *seat = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *seat);
     if (!seat)
         return NULL;
+    memset(seat, 0, sizeof *seat);
     seat->worker = w;
     seat->attached = attached;
     weft__list_init(&seat->held);

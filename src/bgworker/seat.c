@@ -3,17 +3,10 @@
  * seat.c -- inside a loop: tick, receive, the descriptor; and who is woken for a task.
  * The invariants Q1 to Q5 are in bgworker.h.
  *
- * Whom a send wakes: first a thread that is awake and looks (spin.h), for that needs no
- * system call; else the one that has waited longest, which goes round the pool. Both
- * lists hold the seats' wait nodes; a node without a parker is a seat that waits in a
- * poll loop of its own and is woken through its descriptor.
+ * A seat waits in a lane (lane.c), or, with a loop of its own around poll(), in the list
+ * of the armed ones, from which it is woken through its descriptor.
  */
 #include "bgworker/bgworker.h"
-
-static weft_seat *of_node(weft__link *l)
-{
-    return weft__container(weft__container(l, weft__wait_node, link), weft_seat, node);
-}
 
 void weft__after_run(weft__after *after)
 {
@@ -25,7 +18,7 @@ void weft__after_run(weft__after *after)
     }
     weft_task_outcome outcome = after->expired_as ? after->expired_as : WEFT_TASK_TIMEOUT;
     for (weft__task *t = after->expired; t;) {
-        weft__task *next = t->next_expired;
+        weft__task *next = t->next;
         weft__task_expire(t, outcome);
         weft__task_unref(t); /* the queue's */
         t = next;
@@ -34,38 +27,22 @@ void weft__after_run(weft__after *after)
 
 /* ---- Wake-ups ---- */
 
-static bool notify_from(weft_worker *w, weft__list *waiting, weft__after *after)
-{
-    weft__link *l;
-    while ((l = weft__list_pop(waiting))) {
-        weft_seat *seat = of_node(l);
-        if (!seat->node.parker) {
-            weft__after_raise(after, &seat->signal);
-        } else if (weft__node_claim(&seat->node, 0)) {
-            weft__wakes_add(&after->wakes, seat->node.parker);
-            seat->coming = true;
-            w->coming++;
-        } else {
-            continue; /* its wait has ended otherwise; it is on its way out */
-        }
-        if (!seat->notified) {
-            seat->notified = true;
-            w->notified++;
-        }
-        return true;
-    }
-    return false;
-}
-
 void weft__notify_one(weft_worker *w, weft__after *after)
 {
-    if (!notify_from(w, &w->awake, after))
-        notify_from(w, &w->parked, after);
+    weft__link *l = weft__list_pop(&w->armed);
+    if (!l)
+        return;
+    weft_seat *seat = weft__container(l, weft_seat, arm);
+    weft__after_raise(after, &seat->signal);
+    if (!seat->notified) {
+        seat->notified = true;
+        w->notified++;
+    }
 }
 
 void weft__pass_on(weft_worker *w, weft__after *after)
 {
-    if (w->queued > w->coming)
+    if (atom_load_rlx(&w->queued))
         weft__notify_one(w, after);
 }
 
@@ -76,18 +53,20 @@ static void arrived(weft_seat *seat)
         seat->notified = false;
         seat->worker->notified--;
     }
-    if (seat->coming) {
-        seat->coming = false;
-        seat->worker->coming--;
-    }
 }
 
 /* The seat has come, and does not wait any more. */
 static void came(weft_seat *seat)
 {
     arrived(seat);
-    if (weft__linked(&seat->node.link))
-        weft__list_remove(&seat->node.link);
+    if (weft__linked(&seat->arm))
+        weft__list_remove(&seat->arm);
+}
+
+static void arm(weft_seat *seat)
+{
+    if (!weft__linked(&seat->arm))
+        weft__list_push(&seat->worker->armed, &seat->arm);
 }
 
 /* ---- Leaving ---- */
@@ -100,12 +79,13 @@ static bool leaving(const weft_seat *seat)
 
 void weft__seat_ask(weft_seat *seat, weft__after *after)
 {
+    weft_worker *w = seat->worker;
     atom_store_rel(&seat->leaving, 1u); /* pairs with leaving() */
-    if (weft__linked(&seat->node.link)) {
-        weft__list_remove(&seat->node.link);
-        if (seat->node.parker && weft__node_claim(&seat->node, -ESHUTDOWN))
+    if (weft__linked(&seat->arm))
+        weft__list_remove(&seat->arm);
+    for (uint32_t i = 0; i <= w->lane_mask; i++) /* Q6 */
+        if (weft__lane_expel(&w->lanes[i], seat))
             weft__wakes_add(&after->wakes, seat->node.parker);
-    }
     weft__after_raise(after, &seat->signal);
 }
 
@@ -161,22 +141,18 @@ static void arm_or_stay_readable(weft_seat *seat)
     weft_worker *w = seat->worker;
     bool up = seat->signal.up;
     arrived(seat);
-    if (!up && !weft__linked(&seat->node.link)) {
-        seat->node.parker = NULL;
-        weft__list_push(&w->parked, &seat->node.link);
-    }
+    if (!up)
+        arm(seat);
     weft__release(&w->lock);
     if (!up || !weft__signal_drain(&seat->signal))
         return; /* armed; or the token is still on its way, and readable is right */
     weft__after after = {0};
     weft__acquire(&w->lock);
     seat->signal.up = false;
-    if (w->queued > 0 || leaving(seat)) {
+    if (atom_load_rlx(&w->queued) || leaving(seat))
         weft__after_raise(&after, &seat->signal);
-    } else if (!weft__linked(&seat->node.link)) {
-        seat->node.parker = NULL;
-        weft__list_push(&w->parked, &seat->node.link);
-    }
+    else
+        arm(seat);
     weft__release(&w->lock);
     weft__after_run(&after);
 }
@@ -237,7 +213,7 @@ bool weft_seat_tick(weft_seat *seat)
     if (seat->signal.made) {
         weft__after after = {0};
         weft__acquire(&w->lock);
-        if (w->queued > 0) { /* Q2: the coming poll returns at once */
+        if (atom_load_rlx(&w->queued)) { /* Q5: the coming poll returns at once */
             came(seat);
             weft__after_raise(&after, &seat->signal);
             weft__release(&w->lock);
@@ -249,18 +225,16 @@ bool weft_seat_tick(weft_seat *seat)
     return true;
 }
 
-/* The first entry that can be claimed; Q1. */
-static weft__task *take(weft_worker *w, weft__after *after)
+weft__task *weft__take(weft_worker *w, weft__after *after)
 {
     weft__link *l;
     while ((l = weft__list_pop(&w->queue))) {
         weft__wait_node *n = weft__container(l, weft__wait_node, link);
         weft__task *t = weft__container(n, weft__task, entry);
-        w->queued--;
+        atom_store_rlx(&w->queued, atom_load_rlx(&w->queued) - 1);
         if (n->parker) {
             if (!weft__node_claim(n, 0))
-                continue;               /* given up; its sender finds it unlinked */
-            atom_add_rlx(&t->refs, 1u); /* before the unpark that lets the sender go */
+                continue; /* given up; its sender finds it unlinked */
             weft__wakes_add(&after->wakes, n->parker);
             return t;
         }
@@ -268,53 +242,85 @@ static weft__task *take(weft_worker *w, weft__after *after)
             w->posted--;
         if (t->pickup_deadline == WEFT_NEVER || weft__sys_now() < t->pickup_deadline)
             return t; /* the queue's reference is the receiver's from now on */
-        t->next_expired = after->expired;
+        t->next = after->expired;
         after->expired = t;
     }
     return NULL;
 }
 
-/* With a task in hand a seat is not armed any more, so Q5 wants it readable. */
-static void taken(weft_seat *seat, weft__task *t, weft__after *after)
-{
-    came(seat);
-    weft__after_raise(after, &seat->signal);
-    t->seat = seat;
-}
-
-/* Waits until woken; entered with the lock held and the queue empty, leaves it. 0: look
- * again; else why not. */
-static int wait_for_task(weft_seat *seat, weft_time deadline)
+/* One look at the queue. Entered with the lock held, leaves it. 0: a task is in *ret, or
+ * the caller is to look again; -EAGAIN: there is nothing. */
+static int look(weft_seat *seat, weft_time deadline, weft__task **ret)
 {
     weft_worker *w = seat->worker;
-    weft__parker *self = weft__self();
-    came(seat); /* if it was armed: it waits here now */
+    weft__after after = {0};
+    arrived(seat);
+    weft__task *t = weft__take(w, &after);
+    if (t) {
+        /* With a task in hand a seat is not armed any more, so Q5 wants it readable. */
+        came(seat);
+        weft__after_raise(&after, &seat->signal);
+        weft__seat_give(seat, t);
+        weft__release(&w->lock);
+        t->picked_at = weft__sys_now();
+        weft__task_hold(t, seat); /* before its sender runs on */
+        weft__after_run(&after);
+        *ret = t;
+        return 0;
+    }
+    if (after.expired) {
+        weft__release(&w->lock);
+        weft__after_run(&after);
+        return 0;
+    }
+    if (deadline == WEFT_TRY && !leaving(seat) && seat->signal.made) {
+        arm_or_stay_readable(seat);
+    } else {
+        if (deadline != WEFT_TRY || leaving(seat))
+            came(seat); /* if it was armed: it waits in a lane now, or for nothing */
+        weft__release(&w->lock);
+    }
+    return -EAGAIN;
+}
+
+/* Waits in a lane until it is given a task. 0: it is in *ret, or look again. */
+static int wait_for_task(weft_seat *seat, weft__parker *self, weft_time deadline, weft__task **ret)
+{
+    weft_worker *w = seat->worker;
+    bool spins = w->reg->spins;
     weft__wait_node *n = &seat->node;
     n->parker = self;
     n->index = 0;
     weft__wait_begin(self, "task receive", w);
-    bool spins = w->reg->spins;
-    weft__list_push(spins ? &w->awake : &w->parked, &n->link);
-    weft__release(&w->lock);
-
-    if (spins && !weft__spin_wait(&w->receive_spin, self)) {
-        weft__acquire(&w->lock);
-        if (weft__linked(&n->link)) {
-            weft__list_remove(&n->link);
-            weft__list_push(&w->parked, &n->link);
-        }
-        weft__release(&w->lock);
+    weft__lane *lane = weft__lane_enter(seat, weft__here(self), spins);
+    if (!lane) {
+        weft__unbegin(NULL, self);
+        return 0;
     }
+    if (spins && !weft__spin_wait(&w->receive_spin, self))
+        weft__lane_sleeps(lane, seat);
     uint32_t outcome = weft__wait_commit(self, deadline);
-    if (outcome == 0)
+    if (outcome == 0) {
+        weft__task *t = seat->given;
+        if (t) {
+            t->picked_at = weft__sys_now();
+            weft__task_hold(t, seat);
+            *ret = t;
+        }
         return n->result;
-    weft__after after = {0};
-    weft__acquire(&w->lock);
-    came(seat);
-    weft__after_raise(&after, &seat->signal); /* Q5 */
-    weft__release(&w->lock);
-    weft__after_run(&after);
+    }
+    weft__lane_leave(lane, seat);
     return outcome == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
+}
+
+/* It has waited in a lane, and is not armed: Q5 wants it readable. */
+static void stay_readable(weft_seat *seat)
+{
+    weft__after after = {0};
+    weft__acquire(&seat->worker->lock);
+    weft__after_raise(&after, &seat->signal);
+    weft__release(&seat->worker->lock);
+    weft__after_run(&after);
 }
 
 int weft_seat_receive(weft_seat *seat, weft_time deadline, weft_received **ret)
@@ -322,43 +328,33 @@ int weft_seat_receive(weft_seat *seat, weft_time deadline, weft_received **ret)
     if (!seat || !ret)
         return -EINVAL;
     weft_worker *w = seat->worker;
-    int r = deadline == WEFT_TRY ? 0 : weft__checkpoint(weft__self());
-    while (r == 0) {
-        weft__after after = {0};
-        weft__acquire(&w->lock);
-        arrived(seat);
-        weft__task *t = take(w, &after);
-        if (t) {
-            taken(seat, t, &after);
-            weft__release(&w->lock);
-            t->picked_at = weft__sys_now();
-            weft__task_hold(t, seat);
-            weft__after_run(&after);
-            *ret = (weft_received *)(void *)t;
-            return 0;
-        }
-        if (after.expired) {
-            weft__release(&w->lock);
-            weft__after_run(&after);
-            continue;
-        }
-        if (leaving(seat)) {
-            came(seat);
-            weft__release(&w->lock);
-            r = -ESHUTDOWN;
-        } else if (deadline == WEFT_TRY) {
-            if (seat->signal.made)
-                arm_or_stay_readable(seat);
-            else
-                weft__release(&w->lock);
-            r = -EAGAIN;
-        } else if (deadline != WEFT_NEVER && weft__sys_now() >= deadline) {
-            weft__release(&w->lock);
-            r = -ETIMEDOUT;
-        } else {
-            r = wait_for_task(seat, deadline);
-        }
+    weft__parker *self = NULL;
+    int r = 0;
+    if (deadline != WEFT_TRY) {
+        self = weft__self();
+        r = weft__checkpoint(self);
+        atom_store_rlx(&seat->sits, self);
     }
+    weft__task *t = NULL;
+    while (r == 0 && !t) {
+        if (!self || seat->signal.made || atom_load_rlx(&w->queued)) {
+            weft__acquire(&w->lock);
+            if (look(seat, deadline, &t) == 0)
+                continue;
+        }
+        if (leaving(seat))
+            r = -ESHUTDOWN;
+        else if (!self)
+            r = -EAGAIN;
+        else if (deadline != WEFT_NEVER && weft__sys_now() >= deadline)
+            r = -ETIMEDOUT;
+        else
+            r = wait_for_task(seat, self, deadline, &t);
+        if (self && seat->signal.made)
+            stay_readable(seat);
+    }
+    if (r == 0)
+        *ret = (weft_received *)(void *)t;
     return r;
 }
 
@@ -367,15 +363,19 @@ int weft_seat_receive(weft_seat *seat, weft_time deadline, weft_received **ret)
 void weft__seat_end(weft_seat *seat, int result)
 {
     weft_worker *w = seat->worker;
-    for (;;) { /* what the loop left open */
+    weft__task *t = atom_load_acq(&seat->slot); /* pairs with the store that clears it */
+    if (t) {
+        weft__task_abort(t);
+        atom_store_rlx(&seat->slot, NULL);
+        weft__task_unref(t);
+    }
+    for (;;) { /* what else the loop left open */
         weft__acquire(&seat->lock);
         weft__link *l = weft__list_pop(&seat->held);
-        weft__task *t = l ? weft__container(l, weft__task, hold) : NULL;
-        if (t)
-            t->held = false;
         weft__release(&seat->lock);
-        if (!t)
+        if (!l)
             break;
+        t = weft__container(l, weft__task, hold);
         weft__task_abort(t);
         weft__task_unref(t);
     }
@@ -392,6 +392,7 @@ void weft__seat_end(weft_seat *seat, int result)
     else
         seat->boot_error = result < 0 ? result : -ECHILD;
     seat->is_ready = seat->ticked = false;
+    atom_store_rlx(&seat->sits, NULL);
     weft__pass_on(w, &after); /* Q4 */
     weft__release(&w->lock);
     weft__after_run(&after);

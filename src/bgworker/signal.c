@@ -151,5 +151,5 @@ void weft__signal_close(weft__signal *s, weft__fd_pool *pool)
         WEFT__CHECK(drained); /* every raiser has written: the owner had no users left */
     }
     weft__fd_pool_put(pool, (weft__fd_pair){s->fd, s->wfd});
-    s->made = false;
+    s->made = s->up = false; /* the memory may be a signal again */
 }

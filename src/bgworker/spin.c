@@ -54,14 +54,14 @@ static void learn(weft__spin *s, bool found, uint32_t budget, uint32_t took)
 
 bool weft__spin_wait(weft__spin *s, weft__parker *self)
 {
+    if (weft_task_self())
+        return false;
     uint32_t budget = atom_load_rlx(&s->budget);
     if (budget == 0) {
         if ((atom_add_rlx(&s->skipped, 1u) + 1) % PROBE_EVERY != 0)
             return false;
         budget = PROBE;
     }
-    if (weft_task_self())
-        return false;
     if (atom_add_rlx(&s->spinners, 1u) >= SPINNERS) {
         atom_sub_rlx(&s->spinners, 1u);
         return false;

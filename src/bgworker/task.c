@@ -29,44 +29,63 @@ static weft__task *of_received(const weft_received *r)
 
 /* ---- Life ---- */
 
-weft__task *weft__task_new(weft_worker *w, weft_buffer *payload)
+/* The fields that a user of the block has changed. */
+void weft__task_reset(weft__task *t)
+{
+    t->refs.raw = 2;
+    t->payload = NULL;
+    t->entry.parker = NULL;
+    t->seat = NULL;
+    t->counted.raw = 0;
+    t->outcome = WEFT_TASK_OPEN;
+    t->sender_done = t->receiver_done = t->abandoned = t->forgotten = false;
+    t->head = t->count = 0;
+    WEFT__ASSERT(weft__list_empty(&t->readers) && weft__list_empty(&t->writers));
+    WEFT__ASSERT(!weft__linked(&t->entry.link) && !weft__linked(&t->hold));
+}
+
+weft__task *weft__task_new(weft__lane *lane)
 {
     /* Not calloc: its blocks do not come from glibc's per-thread cache. */
     weft__task *t = weft__malloc(sizeof *t);
-    if (!t) {
-        weft_worker_unref(w);
+    if (!t)
         return NULL;
-    }
     memset(t, 0, offsetof(weft__task, ring));
-    t->refs.raw = 1;
-    t->worker = w;
-    t->payload = payload;
+    t->worker = lane->worker;
+    t->lane = lane;
     weft__list_init(&t->readers);
     weft__list_init(&t->writers);
+    weft__task_reset(t);
     return t;
 }
 
 void weft__task_unref(weft__task *t)
 {
-    if (atom_sub_ar(&t->refs, 1u) != 1) /* pairs with the other unrefs */
+    /* Alone with it there is nobody to agree with. Pairs with the other unrefs. */
+    if (atom_load_acq(&t->refs) != 1 && atom_sub_ar(&t->refs, 1u) != 1)
         return;
-    WEFT__ASSERT(weft__list_empty(&t->readers) && weft__list_empty(&t->writers));
     for (unsigned i = 0; i < t->count; i++)
         weft_buffer_unref(t->ring[(t->head + i) % WEFT__RING]);
     weft_buffer_unref(t->payload);
     weft__signal_close(&t->sender_signal, &t->worker->reg->pool);
     weft__signal_close(&t->receiver_signal, &t->worker->reg->pool);
-    weft_worker_unref(t->worker);
-    weft__free(t);
+    weft__task_recycle(t);
 }
 
-bool weft__settle(weft__task *t, weft_task_outcome outcome)
+static bool decide(weft__task *t, weft_task_outcome outcome)
 {
     if (t->outcome != WEFT_TASK_OPEN)
         return false;
     __atomic_store_n(&t->outcome, outcome, __ATOMIC_RELAXED);
-    atom_add_rlx(&t->worker->outcomes[outcome], 1u);
     return true;
+}
+
+bool weft__settle(weft__task *t, weft_task_outcome outcome)
+{
+    bool first = decide(t, outcome);
+    if (first)
+        atom_add_rlx(&t->lane->outcomes[outcome], 1u);
+    return first;
 }
 
 void weft__settled(weft__task *t, weft_task_outcome outcome)
@@ -80,7 +99,7 @@ void weft__settled(weft__task *t, weft_task_outcome outcome)
 
 static bool readable(const weft__task *t)
 {
-    return t->count > 0 || t->outcome != WEFT_TASK_OPEN || t->sender_done;
+    return (t->count > 0 && !t->called) || t->outcome != WEFT_TASK_OPEN || t->sender_done;
 }
 
 static void ring_push(weft__task *t, weft_buffer *b)
@@ -95,6 +114,14 @@ static weft_buffer *ring_pop(weft__task *t)
     t->head = (t->head + 1) % WEFT__RING;
     t->count--;
     return b;
+}
+
+/* The caller reads the last one only. Returns the one before. */
+static weft_buffer *replace_last(weft__task *t, weft_buffer *b)
+{
+    weft_buffer *before = t->count > 0 ? ring_pop(t) : NULL;
+    ring_push(t, b);
+    return before;
 }
 
 static weft__wait_node *node_of(weft__link *l)
@@ -120,15 +147,16 @@ static int read_try(void *object, weft__wait_node *n, weft__wakes *wakes)
     weft__task *t = object;
     if (t->sender_done)
         return -EBADF;
-    if (t->count > 0) {
+    if (t->count > 0 && !t->called) {
         *(weft_buffer **)n->payload = ring_pop(t);
         serve_writers(t, wakes);
-        n->arg = t->count == 0 && t->outcome == WEFT_TASK_COMPLETED;
         return 1;
     }
     if (t->outcome == WEFT_TASK_OPEN)
         return -EAGAIN;
     t->sender_done = true;
+    if (t->outcome == WEFT_TASK_COMPLETED && t->count > 0)
+        *(weft_buffer **)n->payload = ring_pop(t);
     switch (t->outcome) {
     case WEFT_TASK_ABORTED:
         return -ECONNABORTED;
@@ -152,7 +180,8 @@ static void serve_readers(weft__task *t, weft__wakes *wakes)
     }
 }
 
-/* node->payload is the update. 1: nobody wants it, the caller throws it away. */
+/* node->payload is the update. 1: nobody wants what is in there now, the caller throws it
+ * away. */
 static int update_try(void *object, weft__wait_node *n, weft__wakes *wakes)
 {
     weft__task *t = object;
@@ -162,6 +191,10 @@ static int update_try(void *object, weft__wait_node *n, weft__wakes *wakes)
         return -EPIPE;
     if (t->forgotten)
         return 1;
+    if (t->called) {
+        n->payload = replace_last(t, n->payload);
+        return 1;
+    }
     if (t->count >= WEFT_UPDATES_MAX)
         return -EAGAIN;
     ring_push(t, n->payload);
@@ -254,12 +287,15 @@ static int read_wait(weft__task *t, weft__wait_node *n, weft_time deadline)
     return outcome == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
 }
 
-int weft__task_read(weft__task *t, weft_time deadline, weft_buffer **ret, bool *ret_last)
+int weft__task_read(weft__task *t, weft_time deadline, weft_buffer **ret)
 {
     weft__wait_node n = {.payload = ret};
-    int r = read_wait(t, &n, deadline);
-    *ret_last = r == 1 && n.arg;
-    return r;
+    return read_wait(t, &n, deadline);
+}
+
+void weft__task_retract(weft__task *t, weft__wait_node *reader)
+{
+    weft__node_retract(&read_ops, t, &t->lock, reader);
 }
 
 int weft_sent_read(weft_sent *sent, weft_time deadline, weft_buffer **ret)
@@ -400,46 +436,72 @@ uint64_t weft_sent_id(const weft_sent *sent)
 
 /* ---- The receiver's side ---- */
 
+/* By the seat, with a task that weft__seat_give has prepared. */
 void weft__task_hold(weft__task *t, weft_seat *seat)
 {
-    atom_store_rlx(&t->counted, 1u);
-    if (atom_add_rlx(&seat->open, 1u) == 0) {
-        atom_store_rlx(&seat->first_id, t->id);
+    if (t->how_held == WEFT__HELD_SLOT) {
         atom_store_rlx(&seat->first_at, (uint64_t)t->picked_at);
+    } else {
+        atom_store_rlx(&t->counted, 1u);
+        atom_add_rlx(&seat->held_open, 1u);
+        weft__acquire(&seat->lock);
+        weft__list_push(&seat->held, &t->hold);
+        t->how_held = WEFT__HELD_LIST;
+        weft__release(&seat->lock);
     }
-    weft__acquire(&seat->lock);
-    weft__list_push(&seat->held, &t->hold);
-    t->held = true;
-    weft__release(&seat->lock);
     const weft_registry *reg = t->worker->reg;
     if (reg->hooks.task_started)
         reg->hooks.task_started(reg->hooks_arg, t->worker);
 }
 
-/* The seat is not busy with this task any more. */
+/* The seat is not busy with this task any more. The slot is this task's until it is
+ * freed or kept, so a plain store is no race. */
 static void release_seat(weft__task *t)
 {
-    if (atom_load_rlx(&t->counted) && atom_xchg_acq(&t->counted, 0u))
-        atom_sub_rlx(&t->seat->open, 1u);
+    if (!t->seat)
+        return;
+    if (atom_load_rlx(&t->seat->slot) == t)
+        atom_store_rlx(&t->seat->slot_open, 0u);
+    else if (atom_load_rlx(&t->counted) && atom_xchg_acq(&t->counted, 0u))
+        atom_sub_rlx(&t->seat->held_open, 1u);
 }
 
-static void receiver_finished(weft__task *t, bool counted, weft_task_outcome outcome)
+/* Whether it is the one who sits in the seat that ends the task in its slot: then nobody
+ * else writes the seat's counters. */
+static bool by_sitter(const weft__task *t)
 {
-    weft_time spent = weft__sys_now() - t->picked_at;
-    atom_add_rlx(&t->worker->task_ns, (uint64_t)spent);
+    const weft_seat *seat = t->seat;
+    return atom_load_rlx((weft__aptr *)(uintptr_t)&seat->slot) == t &&
+           atom_load_rlx((weft__aptr *)(uintptr_t)&seat->sits) == weft__self();
+}
+
+static void count_up(weft__a64 *counter, uint64_t n, bool alone)
+{
+    if (alone)
+        atom_store_rlx(counter, atom_load_rlx(counter) + n);
+    else
+        atom_add_rlx(counter, n);
+}
+
+/* Under the task's lock, so before the sender runs on: at rest the figures add up. */
+static bool receiver_settles(weft__task *t, weft_task_outcome outcome, weft_time spent)
+{
+    bool alone = by_sitter(t), first = decide(t, outcome);
+    count_up(alone ? &t->seat->done_ns : &t->lane->task_ns, (uint64_t)spent, alone);
+    if (first && alone && outcome == WEFT_TASK_COMPLETED)
+        count_up(&t->seat->done, 1, true);
+    else if (first)
+        count_up(&t->lane->outcomes[outcome], 1, false);
     release_seat(t);
-    if (counted)
-        weft__settled(t, outcome);
-    const weft_registry *reg = t->worker->reg;
-    if (reg->hooks.task_stopped)
-        reg->hooks.task_stopped(reg->hooks_arg, t->worker, spent);
+    return first;
 }
 
 /* Ends the receiver's side once: with an outcome, unless the sender was faster. */
 static int receiver_end(weft__task *t, weft_buffer *result, weft_task_outcome outcome)
 {
+    const weft_registry *reg = t->worker->reg;
     weft__after after = {0};
-    bool unwanted = false;
+    weft_time spent = weft__sys_now() - t->picked_at;
     weft__acquire(&t->lock);
     if (t->receiver_done) {
         weft__release(&t->lock);
@@ -447,22 +509,27 @@ static int receiver_end(weft__task *t, weft_buffer *result, weft_task_outcome ou
     }
     t->receiver_done = true;
     bool abandoned = t->abandoned;
-    bool counted = weft__settle(t, outcome);
+    bool counted = receiver_settles(t, outcome, spent);
+    weft_buffer *unwanted = NULL;
     if (result && !abandoned) {
         if (t->forgotten)
-            unwanted = true;
+            unwanted = result;
+        else if (t->called)
+            unwanted = replace_last(t, result);
         else
             ring_push(t, result);
     }
-    end_waits(&t->writers, -EBADF, &after.wakes);
+    if (!weft__list_empty(&t->writers))
+        end_waits(&t->writers, -EBADF, &after.wakes);
     serve_readers(t, &after.wakes);
     weft__after_raise(&after, &t->sender_signal);
     weft__release(&t->lock);
-    /* Counted before the sender runs on: at rest the figures add up. */
-    receiver_finished(t, counted, outcome);
+    if (counted)
+        weft__settled(t, outcome);
+    if (reg->hooks.task_stopped)
+        reg->hooks.task_stopped(reg->hooks_arg, t->worker, spent);
     weft__after_run(&after);
-    if (unwanted)
-        weft_buffer_unref(result);
+    weft_buffer_unref(unwanted);
     return abandoned ? -EPIPE : 0;
 }
 
@@ -497,8 +564,8 @@ int weft_received_update(weft_received *task, weft_buffer *update, weft_time dea
         weft__release(&t->lock);
         weft__after_run(&after);
     }
-    if (r == 1) { /* nobody will read it */
-        weft_buffer_unref(update);
+    if (r == 1) {
+        weft_buffer_unref(n.payload);
         r = 0;
     }
     return r;
@@ -554,16 +621,22 @@ bool weft_received_abandoned(const weft_received *task)
     return abandoned;
 }
 
-/* Takes the task off the list of what its seat frees; false when it was not on it. */
+/* Takes the task out of its seat; false when it was not in it. */
 static bool unhold(weft__task *t)
 {
-    weft__acquire(&t->seat->lock);
-    bool held = t->held;
-    if (held) {
-        weft__list_remove(&t->hold);
-        t->held = false;
+    weft_seat *seat = t->seat;
+    if (t->how_held == WEFT__HELD_SLOT) {
+        /* Only who has this task takes it out, and only into an empty slot comes another. */
+        if (atom_load_rlx(&seat->slot) != t)
+            return false;
+        atom_store_rel(&seat->slot, NULL); /* pairs with weft__seat_give */
+        return true;
     }
-    weft__release(&t->seat->lock);
+    weft__acquire(&seat->lock);
+    bool held = weft__linked(&t->hold);
+    if (held)
+        weft__list_remove(&t->hold);
+    weft__release(&seat->lock);
     return held;
 }
 
@@ -577,19 +650,17 @@ int weft_received_keep(weft_received *task)
     weft__release(&t->lock);
     if (done)
         return -EBADF;
-    if (!unhold(t))
-        return -EALREADY;
     release_seat(t);
-    return 0;
+    return unhold(t) ? 0 : -EALREADY;
 }
 
 weft_received *weft_received_free(weft_received *task)
 {
     weft__task *t = of_received(task);
     if (t) {
-        unhold(t);
         if (!t->receiver_done) /* the last call on this side: nobody else writes it */
             receiver_end(t, NULL, WEFT_TASK_COMPLETED);
+        unhold(t); /* after it: what is in the slot is busy until it is ended */
         weft__task_unref(t);
     }
     return NULL;

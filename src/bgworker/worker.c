@@ -86,12 +86,39 @@ static int options_ok(const char *name, const weft_worker_options *o)
     return 0;
 }
 
+/* Threads share one; fibers have one for each worker of their runtime. */
+static uint32_t lanes_for(const weft_worker_options *o)
+{
+    uint32_t lanes = 1;
+    while (lanes < WEFT__LANES_MAX && lanes < weft__places_of(o->runtime))
+        lanes *= 2;
+    return lanes;
+}
+
+static void lanes_init(weft_worker *w, uint32_t lanes)
+{
+    w->lanes = (weft__lane *)(void *)(w + 1);
+    w->lane_mask = lanes - 1;
+    w->memory.raw = lanes;
+    for (uint32_t i = 0; i < lanes; i++) {
+        weft__lane *lane = &w->lanes[i];
+        lane->worker = w;
+        lane->index = i;
+        lane->live = 1;
+        weft__list_init(&lane->awake);
+        weft__list_init(&lane->parked);
+    }
+}
+
 static weft_worker *worker_new(weft_registry *reg, const char *name, const weft_worker_options *o)
 {
-    weft_worker *w = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *w);
+    uint32_t lanes = lanes_for(o);
+    size_t size = sizeof(weft_worker) + lanes * sizeof(weft__lane);
+    weft_worker *w = weft__aligned_alloc(WEFT__CACHE_LINE, size);
     if (!w)
         return NULL;
-    memset(w, 0, sizeof *w);
+    memset(w, 0, size);
+    lanes_init(w, lanes);
     w->reg = reg;
     atom_add_rlx(&reg->refs, 1u);
     w->refs.raw = 1;
@@ -114,7 +141,7 @@ static weft_worker *worker_new(weft_registry *reg, const char *name, const weft_
         w->options.grace = WEFT_SEC;
     if (w->options.posted_max == 0)
         w->options.posted_max = 1024;
-    weft__list *lists[] = {&w->queue, &w->awake, &w->parked, &w->watchers, &w->seats};
+    weft__list *lists[] = {&w->queue, &w->armed, &w->watchers, &w->seats};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         weft__list_init(lists[i]);
     weft__spin_init(&w->receive_spin);
@@ -164,8 +191,18 @@ weft_worker *weft_worker_ref(weft_worker *w)
 
 weft_worker *weft_worker_unref(weft_worker *w)
 {
-    if (!w || atom_sub_ar(&w->refs, 1u) != 1) /* pairs with the other unrefs */
-        return NULL;
+    if (w && atom_sub_ar(&w->refs, 1u) == 1) /* pairs with the other unrefs */
+        weft__lanes_close(w);
+    return NULL;
+}
+
+void weft__worker_destroy(weft_worker *w)
+{
+    for (uint32_t i = 0; i <= w->lane_mask; i++)
+        for (weft__task *t; (t = w->lanes[i].spare);) {
+            w->lanes[i].spare = t->next;
+            weft__free(t);
+        }
     weft__link *l;
     while ((l = weft__list_pop(&w->seats))) {
         weft_seat *seat = weft__seat_of(l);
@@ -176,7 +213,6 @@ weft_worker *weft_worker_unref(weft_worker *w)
     weft_buffer_unref(w->vars);
     weft__registry_unref(w->reg);
     weft__free(w);
-    return NULL;
 }
 
 /* ---- Attached seats ---- */
@@ -287,26 +323,39 @@ const char *weft_worker_scope(const weft_worker *w)
     return w ? w->scope : "";
 }
 
+static bool is_busy(weft_seat *seat)
+{
+    return atom_load_rlx(&seat->slot_open) || atom_load_rlx(&seat->held_open);
+}
+
 int weft_worker_get_stats(weft_worker *w, weft_worker_stats *ret)
 {
     if (!w || !ret)
         return -EINVAL;
     weft_worker_stats s = {0};
-    for (int i = 1; i < WEFT_TASK_OUTCOMES; i++)
-        s.outcomes[i] = atom_load_rlx(&w->outcomes[i]);
-    s.task_ns = atom_load_rlx(&w->task_ns);
+    for (uint32_t k = 0; k <= w->lane_mask; k++) {
+        weft__lane *lane = &w->lanes[k];
+        for (int i = 1; i < WEFT_TASK_OUTCOMES; i++)
+            s.outcomes[i] += atom_load_rlx(&lane->outcomes[i]);
+        s.task_ns += atom_load_rlx(&lane->task_ns);
+        s.sent += atom_load_rlx(&lane->sent);
+    }
     weft__acquire(&w->lock);
-    s.sent = w->sent;
+    s.sent += w->sent;
     s.restarts = w->restarts;
     s.failures = w->failures;
     s.fallback_wakes = w->fallback_wakes;
     s.late_wakes = w->late_wakes;
     s.seats = w->alive;
     s.ready = w->ready;
-    s.queued = w->queued;
+    s.queued = atom_load_rlx(&w->queued);
     s.given_up = w->given_up;
-    weft__list_for (&w->seats, l)
-        s.busy += atom_load_rlx(&weft__seat_of(l)->open) > 0;
+    weft__list_for (&w->seats, l) {
+        weft_seat *seat = weft__seat_of(l);
+        s.busy += is_busy(seat);
+        s.outcomes[WEFT_TASK_COMPLETED] += atom_load_rlx(&seat->done);
+        s.task_ns += atom_load_rlx(&seat->done_ns);
+    }
     weft__release(&w->lock);
     *ret = s;
     return 0;
@@ -339,7 +388,7 @@ int weft_worker_get_seats(weft_worker *w, weft_seat_info *infos, unsigned count)
         weft_seat *seat = weft__seat_of(l);
         if (n++ >= count)
             continue;
-        bool busy = atom_load_rlx(&seat->open) > 0;
+        bool busy = is_busy(seat);
         infos[n - 1] = (weft_seat_info){
             .index = seat->index,
             .state = state_of(seat, busy),

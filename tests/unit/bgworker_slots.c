@@ -49,8 +49,8 @@ static void slots_come_back_after_abuse(void **state)
         assert_int_equal(weft_worker_send(w, number(way), ms(20000), &s), 0);
         weft_buffer *b = NULL;
         if (way == 1) { /* killed at its deadline */
-            while (weft_sent_read(s, ms(1), &b) == 1)
-                weft_buffer_unref(b);
+            for (int k = 0; k < 20 && weft_sent_read(s, ms(1), &b) == 1; k++)
+                weft_buffer_unref(b); /* not to the end: there may be more at any time */
             weft_sent_abandon(s);
         } else if (way == 0) {
             assert_int_equal(read_number(s), 1);
