@@ -32,7 +32,7 @@
  *                           _channel_readable, _channel_writable; batches: readable or
  *                           writable, then the batch call with WEFT_TRY
  *   event, value, group     weft_case_event, _value, _waitgroup
- *   variable, broadcast     weft_case_variable, _variable_change, _subscriber
+ *   variable, watch, broadcast   weft_case_variable, _variable_change, _watch, _subscriber
  *   semaphore, locks        weft_case_semaphore, _mutex, _read_lock, _write_lock; given back
  *                           by the plain calls, which never wait
  *   task, time, descriptor  weft_case_task, _time, _fd_readable, _fd_writable

@@ -41,5 +41,6 @@
 #include "weft/variable.h"
 #include "weft/waitgroup.h"
 #include "weft/waker.h"
+#include "weft/watch.h"
 
 #endif

@@ -24,6 +24,11 @@ static struct world {
     weft_cond cond;
     weft_once once;
     weft_channel *empty, *full, *meet;
+    weft_watch *watch;
+    weft_variable variable;
+    weft_broadcast *broadcast;
+    weft_subscriber subscriber;
+    uint64_t seen;
     uint64_t item;
     bool cond_works;
 } w;
@@ -43,6 +48,9 @@ static void close_world(void)
     assert_int_equal(weft_waitgroup_add(&w.group, 1), 0);
     assert_int_equal(weft_barrier_init(&w.barrier, 2), 0);
     assert_int_equal(weft_channel_new(8, 1, NULL, &w.empty), 0);
+    assert_int_equal(weft_watch_new(8, NULL, &w.watch), 0);
+    assert_int_equal(weft_broadcast_new(8, 1, &w.broadcast), 0);
+    assert_int_equal(weft_subscribe(w.broadcast, &w.subscriber), 0);
     assert_int_equal(weft_channel_new(8, 1, NULL, &w.full), 0);
     assert_int_equal(weft_channel_new(8, 0, NULL, &w.meet), 0);
     assert_int_equal(weft_channel_send(w.full, &w.item, WEFT_TRY), 0);
@@ -50,6 +58,9 @@ static void close_world(void)
 
 static void end_world(void)
 {
+    weft_watch_unref(w.watch);
+    weft_unsubscribe(&w.subscriber);
+    weft_broadcast_unref(w.broadcast);
     weft_channel_unref(w.empty);
     weft_channel_unref(w.full);
     weft_channel_unref(w.meet);
@@ -131,6 +142,29 @@ static int call_writable(weft_time d)
 {
     return weft_channel_wait_ready(w.full, WEFT_CHANNEL_WRITABLE, d);
 }
+static int call_watch(weft_time d)
+{
+    return weft_watch_wait(w.watch, &w.item, &w.seen, d);
+}
+static int call_variable(weft_time d)
+{
+    return weft_variable_wait(&w.variable, d, NULL);
+}
+static int call_change(weft_time d)
+{
+    return weft_variable_wait_change(&w.variable, &w.seen, d, NULL);
+}
+static int call_subscriber(weft_time d)
+{
+    return weft_subscriber_recv(&w.subscriber, &w.item, d);
+}
+static int call_select_locks(weft_time d)
+{
+    weft_select_case cases[] = {weft_case_mutex(&w.mutex), weft_case_read_lock(&w.rwlock),
+                                weft_case_write_lock(&w.rwlock), weft_case_reserve(w.full),
+                                weft_case_watch(w.watch, &w.item, &w.seen)};
+    return weft_select(cases, 5, 0, d);
+}
 static int call_select(weft_time d)
 {
     weft_select_case cases[] = {weft_case_recv(w.empty, &w.item), weft_case_send(w.full, &w.item),
@@ -160,7 +194,12 @@ static const struct {
     {"reserve", call_reserve},
     {"readable", call_readable},
     {"writable", call_writable},
+    {"watch", call_watch},
+    {"variable", call_variable},
+    {"change", call_change},
+    {"subscriber", call_subscriber},
     {"select", call_select},
+    {"select_locks", call_select_locks},
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
