@@ -45,17 +45,18 @@ enum { WOKEN_TO_TRY = 1 }; /* a wait's result; 0: the mutex was handed over */
 
 #define STARVED (1 * WEFT_MSEC)
 #ifdef WEFT_MODEL
-#define SPINS 1 /* more only repeat what one can show */
+#define ROUNDS 1 /* more only repeat what one can show */
 #else
-#define SPINS 64
+#define ROUNDS 4
 #endif
-#define SPINS_MIN_SHIFT 4
+#define PAUSES 8  /* before the first look, doubled with each; some 5 us together */
+#define SELDOM 16 /* one round in so many calls, where it is always in vain */
 
 struct mutex {
     weft__a32 state;
     weft__lock lock;
     weft__list queue;
-    weft__a32 spin; /* the spin limit is SPINS >> spin */
+    weft__a32 spin; /* a hint: so many rounds fewer; past ROUNDS it counts calls */
     uint32_t starving;
 };
 _Static_assert(sizeof(struct mutex) == sizeof(weft_mutex), "the public struct is storage for it");
@@ -98,21 +99,27 @@ static bool try_lock(struct mutex *m)
     return false;
 }
 
-/* Worth it only while the holder runs on another processor. Each failure halves the
- * limit, each success doubles it, so a mutex whose holders suspend stops spinning. */
+/* Worth it only while the holder runs on another processor. Few looks, with long pauses
+ * between them: each takes the line from the holder, who in between locks and unlocks many
+ * times in a row. Each failure makes it a round less, each success a round more; at the end,
+ * where holders suspend, there is a round now and then only. */
 static bool spin(struct mutex *m)
 {
-    uint32_t shift = atom_load_rlx(&m->spin);
-    for (uint32_t i = SPINS >> shift; i; i--) {
+    uint32_t fewer = atom_load_rlx(&m->spin);
+    if (fewer >= ROUNDS) {
+        atom_store_rlx(&m->spin, fewer + 1 < ROUNDS + SELDOM ? fewer + 1 : ROUNDS - 1);
+        return false;
+    }
+    for (uint32_t i = 0; i + fewer < ROUNDS; i++) {
+        for (uint32_t k = PAUSES << i; k; k--)
+            weft__relax();
         if (try_lock(m)) {
-            if (shift)
-                atom_store_rlx(&m->spin, shift - 1);
+            if (fewer)
+                atom_store_rlx(&m->spin, fewer - 1);
             return true;
         }
-        weft__relax();
     }
-    if (shift < SPINS_MIN_SHIFT)
-        atom_store_rlx(&m->spin, shift + 1);
+    atom_store_rlx(&m->spin, fewer + 1);
     return false;
 }
 
