@@ -412,7 +412,6 @@ int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret)
     if (weft__forked(rt))
         return -ENXIO;
     weft_runtime_stats s = {0};
-    uint64_t refused = atom_load_acq(&rt->refused_outside);
     for (unsigned i = 0; i < rt->workers; i++) {
         weft__worker *w = &rt->worker[i];
         s.finished += atom_load_acq(&w->finished);
@@ -425,7 +424,9 @@ int weft_runtime_get_stats(const weft_runtime *rt, weft_runtime_stats *ret)
         s.timers_armed += atom_load_rlx(&w->armed);
         s.timers_fired += atom_load_rlx(&w->fired);
     }
-    s.spawned = atom_load_acq(&rt->spawned_outside) - refused;
+    /* Not spawned_outside, in which those count for a moment whom a shutdown turns away. Each
+     * number is taken before its task can end, so none is missing for a `finished` read above. */
+    s.spawned = atom_load_rlx(&rt->next_id);
     for (unsigned i = 0; i < rt->workers; i++)
         s.spawned += atom_load_acq(&rt->worker[i].spawned);
     s.rejected = atom_load_rlx(&rt->rejected);

@@ -4,7 +4,9 @@
  *
  * Counting: a worker counts what it spawns and ends, alone and without
  * read-modify-writes; spawns from outside count in the runtime. alive() reads all ends
- * before all spawns, so that a sum of zero is exact: no task was alive in between.
+ * before all spawns, so that a sum of zero is exact: no task was alive in between. A spawn
+ * from outside that meets a shutdown is alive in that sum for a moment; the totals that
+ * others read take the numbers given to tasks instead (next_id), which never fall.
  */
 #include "sched/extra.h"
 #include "sched/worker.h"
@@ -51,6 +53,7 @@ static int task_new(struct weft_runtime *rt, weft__worker *w, weft_task **ret)
         if (WEFT__UNLIKELY(atom_load_sc(&rt->closing))) {
             weft__task_give(&rt->depot, t);
             atom_add_sc(&rt->refused_outside, 1);
+            weft__drained_check(rt); /* the last worker may have looked in between */
             t = NULL;
             r = -ESHUTDOWN;
         }

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -108,6 +109,81 @@ static void never_fall_and_add_up(void **state)
     }
 }
 
+/* ---- Shutdown meets spawn ---- */
+
+static weft__a64 let_in;
+static weft__a32 ready_to_go;
+
+/* Without a stack: there may be very many, and each must end within the shutdown. */
+static int little(weft_task *self, void *state)
+{
+    (void)self;
+    (void)state;
+    return 0;
+}
+
+static void *spawns_until_refused(void *arg)
+{
+    int r;
+    atom_add_ar(&ready_to_go, 1u);
+    while ((r = weft_spawn_poll(arg, little, NULL, 0, NULL, NULL)) == 0)
+        atom_add_rlx(&let_in, 1u);
+    assert_int_equal(r, -ESHUTDOWN);
+    return NULL;
+}
+
+static void *watches_totals(void *arg)
+{
+    uint64_t before[16] = {0}, now[16];
+    weft_runtime_stats s;
+    atom_add_ar(&ready_to_go, 1u);
+    while (!atom_load_rlx(&stop)) {
+        assert_int_equal(weft_runtime_get_stats(arg, &s), 0);
+        int n = totals(&s, now);
+        for (int i = 0; i < n; i++)
+            if (now[i] < before[i])
+                fail_msg("total %d fell from %llu to %llu", i, (unsigned long long)before[i],
+                         (unsigned long long)now[i]);
+        assert_true(s.alive <= s.spawned);
+        memcpy(before, now, sizeof before);
+    }
+    return NULL;
+}
+
+static void nobody_counts_who_was_not_let_in(void **state)
+{
+    enum { SPAWNERS = 3 };
+    (void)state;
+    for (uint64_t round = 0; round < test_rounds(100); round++) {
+        weft_runtime *rt;
+        weft_runtime_stats s;
+        pthread_t thread[SPAWNERS + 1];
+        atom_store_rlx(&stop, 0u);
+        atom_store_rlx(&let_in, 0u);
+        atom_store_rlx(&ready_to_go, 0u);
+        assert_int_equal(weft_runtime_new(&(weft_runtime_options){.workers = 1}, &rt), 0);
+        for (int i = 0; i <= SPAWNERS; i++)
+            assert_int_equal(
+                pthread_create(&thread[i], NULL, i ? spawns_until_refused : watches_totals, rt), 0);
+        while (atom_load_rlx(&ready_to_go) <= SPAWNERS)
+            sched_yield();
+        if (round % 2)
+            test_sleep_ms(1);
+        /* Woken also when the last to be seen alive was one that is turned away. */
+        assert_int_equal(weft_runtime_shutdown(rt, weft_after(30 * WEFT_SEC)), 0);
+        for (int i = 1; i <= SPAWNERS; i++)
+            pthread_join(thread[i], NULL);
+        atom_store_rlx(&stop, 1u);
+        pthread_join(thread[0], NULL);
+        assert_int_equal(weft_runtime_get_stats(rt, &s), 0);
+        assert_int_equal(s.spawned, atom_load_rlx(&let_in));
+        assert_int_equal(s.finished, s.spawned);
+        assert_int_equal(s.rejected, SPAWNERS);
+        assert_int_equal(s.alive, 0);
+        weft_runtime_free(rt);
+    }
+}
+
 /* ---- The cap is exact ---- */
 
 #define CAP 16
@@ -191,6 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_fall_and_add_up),
+        cmocka_unit_test(nobody_counts_who_was_not_let_in),
         cmocka_unit_test(the_cap_is_exact),
     };
     test_limit(100, "totals_add_up");
