@@ -22,12 +22,12 @@ enum { MODEL_SOON = 2000000 };
 
 static weft__parker parker[MODEL_THREADS], *parker_slot;
 
-static void parkers_on_switch(int t)
+static inline void parkers_on_switch(int t)
 {
     parker_slot = &parker[t];
 }
 
-static void parkers_setup(void)
+static inline void parkers_setup(void)
 {
     weft__self_slot(&parker_slot);
     for (int t = 0; t < MODEL_THREADS; t++)
