@@ -242,7 +242,16 @@ func mutexShared() sample {
 	return s
 }
 
-func channel(capacity, ends int) func() sample {
+// Which ends are goroutines locked to a thread.
+type locked struct{ tx, rx bool }
+
+func lockIf(yes bool) {
+	if yes {
+		runtime.LockOSThread()
+	}
+}
+
+func channel(capacity, ends int, lock locked) func() sample {
 	return func() sample {
 		items := 1000000
 		if quick {
@@ -257,6 +266,7 @@ func channel(capacity, ends int) func() sample {
 		for k := 0; k < ends; k++ {
 			first := k * items / ends
 			go func() {
+				lockIf(lock.tx)
 				for i := first; i < first+items/ends; i++ {
 					ch <- uint64(i)
 				}
@@ -264,6 +274,7 @@ func channel(capacity, ends int) func() sample {
 			}()
 			go func() {
 				var n, s uint64
+				lockIf(lock.rx)
 				for v := range ch {
 					n++
 					s += v
@@ -557,15 +568,17 @@ func benches() []bench {
 		add("yield_many", sw, "ns", w, 9, yieldMany)
 		add("mutex", "8x/"+sw, "ns", w, 9, mutexShared)
 		for _, c := range []int{0, 1, 128} {
-			add("channel", fmt.Sprintf("cap%d/%s", c, sw), "ns", w, 5, channel(c, 1))
+			add("channel", fmt.Sprintf("cap%d/%s", c, sw), "ns", w, 5, channel(c, 1, locked{}))
 		}
-		add("channel", "cap128/4x4/"+sw, "ns", w, 5, channel(128, 4))
+		add("channel", "cap128/4x4/"+sw, "ns", w, 5, channel(128, 4, locked{}))
 		add("select", "4/"+sw, "ns", w, 5, selectFour)
 		add("sleep_precision", sw, "ms", w, 3, sleepPrecision)
 		add("wake_latency", sw, "us", w, 5, wakeLatency)
 		add("handoff", "1x1/"+sw, "us", w, 5, handoffOne)
 		add("fork_join", sw, "ns", w, 5, forkJoin)
 	}
+	add("channel", "cap128/thread_to_fiber", "ns", 2, 5, channel(128, 1, locked{tx: true}))
+	add("channel", "cap128/fiber_to_thread", "ns", 2, 5, channel(128, 1, locked{rx: true}))
 	add("mutex", "uncontended", "ns", 2, 9, mutexAlone)
 	for _, n := range []int{64, 1024, 100000} {
 		add("timer_lifecycle", strconv.Itoa(n), "ns", 2, 9, timerLifecycle(n))

@@ -2,6 +2,7 @@
 use crate::frame::{latencies, multi, Cases, Sample};
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot, Mutex};
 
 async fn mutex_alone() -> Sample {
@@ -62,6 +63,39 @@ async fn channel(capacity: usize, producers: u64, quick: bool) -> Sample {
     let (got, sum) = consumer.await.unwrap();
     let s = Sample::per_op(items as usize, t);
     assert_eq!((got, sum), (items, items * (items - 1) / 2));
+    s
+}
+
+/// Between a plain thread and a task on one worker.
+fn channel_with_thread(rt: &Runtime, capacity: usize, thread_sends: bool, quick: bool) -> Sample {
+    let items: u64 = if quick { 100_000 } else { 1_000_000 };
+    let (tx, mut rx) = mpsc::channel::<u64>(capacity);
+    let mut sum = 0u64;
+    let t = Instant::now();
+    if thread_sends {
+        let sender = std::thread::spawn(move || (0..items).for_each(|i| tx.blocking_send(i).unwrap()));
+        sum = rt
+            .block_on(rt.spawn(async move {
+                let mut sum = 0u64;
+                while let Some(v) = rx.recv().await {
+                    sum += v;
+                }
+                sum
+            }))
+            .unwrap();
+        sender.join().unwrap();
+    } else {
+        rt.spawn(async move {
+            for i in 0..items {
+                tx.send(i).await.unwrap();
+            }
+        });
+        while let Some(v) = rx.blocking_recv() {
+            sum += v;
+        }
+    }
+    let s = Sample::per_op(items as usize, t);
+    assert_eq!(sum, items * (items - 1) / 2);
     s
 }
 
@@ -192,6 +226,12 @@ pub fn add(cases: &mut Cases) {
         cases.add_inside("channel", &format!("cap128/4x1/{w}w"), 5, w, |quick| channel(128, 4, quick));
         cases.add_inside("select", &format!("4/{w}w"), 5, w, select_four);
         handoff_one(cases, w);
+    }
+    for (variant, thread_sends) in [("thread_to_fiber", true), ("fiber_to_thread", false)] {
+        cases.add("channel", &format!("cap128/{variant}"), "ns", 5, move |quick| {
+            let rt = multi(1);
+            Box::new(move || channel_with_thread(&rt, 128, thread_sends, quick))
+        });
     }
     handoff_eight(cases, "8x8/threads", true);
     handoff_eight(cases, "8x8/tasks", false);
