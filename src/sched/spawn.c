@@ -196,6 +196,7 @@ int weft__spawn(weft_runtime *rt, weft_fn fn, void *arg, const weft_spawn_option
     }
     t->body.fiber = fn;
     t->u.f.arg = arg;
+    atom_store_rlx(&t->u.f.joiner, NULL);
     /* From outside, for the special queues, or to start late: not for joiners. */
     bool linked = !w || (options && (options->flags || options->at));
     atom_store_rlx(&t->u.f.strand, linked ? WEFT__STRAND_TAKEN : WEFT__STRAND_QUEUED);
@@ -213,6 +214,7 @@ weft_task *weft__spawn_unqueued(weft__worker *w, weft_fn fn, void *arg, int *err
         return NULL;
     t->body.fiber = fn;
     t->u.f.arg = arg;
+    atom_store_rlx(&t->u.f.joiner, NULL);
     atom_store_rlx(&t->u.f.strand, WEFT__STRAND_TAKEN);
     task_init(t, w->rt, w, NULL, 0);
     return t;

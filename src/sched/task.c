@@ -9,12 +9,17 @@
 
 /* ---- Join ---- */
 
+/* The task's end looks into `joiners` only if it finds JOINERS: that, and DONE, are set by
+ * read-modify-writes of one word, so one side sees the other. */
 static int join_try(void *object, weft__wait_node *n, weft__wakes *wakes)
 {
     weft_task *t = object;
     (void)n;
     (void)wakes;
-    return atom_load_rlx(&t->refs) & WEFT__TASK_DONE ? 0 : -EAGAIN;
+    uint32_t refs = atom_load_acq(&t->refs); /* with DONE comes the result */
+    if (!(refs & (WEFT__TASK_DONE | WEFT__TASK_JOINERS)))
+        refs = atom_or_ar(&t->refs, WEFT__TASK_JOINERS); /* pairs with wake_joiners */
+    return refs & WEFT__TASK_DONE ? 0 : -EAGAIN;
 }
 
 static void join_link(void *object, weft__wait_node *n)
@@ -45,28 +50,49 @@ static bool entry_removed(weft__worker *w, weft_task *t)
     return w->solo ? weft__deque_pop_tail(&w->fifo, entry) : weft__runq_pop_tail(&w->runq, entry);
 }
 
-/* The child has not started and waits in a queue: it runs next, in place of whatever the
- * worker would pick, when the caller suspends. */
-static bool direct(weft__worker *w, weft_task *t, weft_time deadline)
+/* The child has not started and waits in a queue: it can run next, in place of whatever the
+ * worker would pick, when the caller suspends; the caller has it from here on. */
+static bool claim_child(weft__worker *w, weft_task *t)
 {
-    if (!w || !w->current || w->rt != t->rt || deadline == WEFT_TRY || w->directed ||
-        !weft__task_is_fiber(t) || !weft__task_is_fiber(weft__task_of(w->current)) ||
-        !weft__task_claim_start(t, w->solo))
+    if (!weft__task_claim_start(t, w->solo))
         return false;
     if (!entry_removed(w, t))
         atom_add_rlx(&t->refs, 1u); /* the tombstone's; ours keeps the task meanwhile */
-    w->directed = t;
     return true;
 }
 
-/* The caller has returned without suspending: the child waits its turn again. */
-static void undirect(weft_task *t)
+/* Waits for a child that is to run first: nobody can have ended it, so this needs neither
+ * its lock nor a node. */
+static int join_claimed(weft__worker *w, weft_task *t, weft_time deadline)
 {
-    weft__worker *w = weft__worker_self();
-    if (w->directed == t) {
-        w->directed = NULL;
-        weft__ready_tail(w, t);
-    }
+    weft__parker *self = w->current;
+    t->joiner_word = weft__wait_begin(self, weft__join_ops.what, t);
+    atom_store_rlx(&t->u.f.joiner, self);
+    w->directed = t;
+    uint32_t outcome = weft__wait_commit(self, deadline);
+    if (WEFT__LIKELY(outcome == 0))
+        return 0;
+    atom_store_rlx(&t->u.f.joiner, NULL);
+    return outcome == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
+}
+
+static bool is_worth_claiming(const weft__worker *w, const weft_task *t)
+{
+    return w && w->current && w->rt == t->rt && weft__task_is_fiber(t) &&
+           atom_load_rlx(&t->u.f.strand) == WEFT__STRAND_QUEUED &&
+           weft__task_is_fiber(weft__task_of(w->current));
+}
+
+/* 1: somebody else has the child; else as weft__wait_on. */
+static int join_child(weft__worker *w, weft_task *t, weft_time deadline)
+{
+    int r = weft__checkpoint(w->current);
+    if (r)
+        return r;
+    if (deadline != WEFT_NEVER && weft__sys_now() >= deadline)
+        return -ETIMEDOUT;
+    w = weft__worker_self(); /* perhaps another than before the checkpoint */
+    return claim_child(w, t) ? join_claimed(w, t, deadline) : 1;
 }
 
 int weft_task_join(weft_task *t, weft_time deadline, int *ret_result)
@@ -79,20 +105,28 @@ int weft_task_join(weft_task *t, weft_time deadline, int *ret_result)
     if (weft__forked(t->rt) && !weft_task_done(t))
         return -ENXIO;
     weft__wait_node n = {0};
-    bool directed = direct(w, t, deadline);
-    int r = weft__wait_on(&weft__join_ops, t, &t->lock, &n, deadline);
-    if (directed)
-        undirect(t);
+    int r = 1;
+    if (deadline != WEFT_TRY && is_worth_claiming(w, t))
+        r = join_child(w, t, deadline);
+    if (r > 0)
+        r = weft__wait_on(&weft__join_ops, t, &t->lock, &n, deadline);
     if (r == 0 && ret_result)
         *ret_result = t->result;
     return r;
 }
 
-static void wake_joiners(weft_task *t)
+/* `direct` is u.f.joiner, `word` its word. The last that is done for joiners is to claim:
+ * after that they may be gone, the task's own reference keeps the task. */
+static void wake_joiners(weft_task *t, weft__parker *direct, uint32_t word)
 {
     weft__wakes wakes = {NULL, NULL};
+    /* Pairs with weft_task_done, the result is there; and with join_try. */
+    uint32_t refs = atom_or_ar(&t->refs, WEFT__TASK_DONE);
+    if (direct)
+        weft__claim_unpark(direct, word);
+    if (WEFT__LIKELY(!(refs & WEFT__TASK_JOINERS)))
+        return;
     weft__acquire(&t->lock);
-    atom_or_ar(&t->refs, WEFT__TASK_DONE); /* pairs with weft_task_done: the result is there */
     for (weft__link *l; (l = weft__list_pop(&t->joiners)) != NULL;) {
         weft__wait_node *n = weft__container(l, weft__wait_node, link);
         if (weft__node_claim(n, 0))
@@ -106,6 +140,8 @@ static void wake_joiners(weft_task *t)
 
 void weft__task_end(weft__worker *w, weft_task *t, int result)
 {
+    weft__parker *direct = weft__task_is_fiber(t) ? atom_load_rlx(&t->u.f.joiner) : NULL;
+    uint32_t direct_word = t->joiner_word;
     t->result = result;
     if (WEFT__UNLIKELY(result < 0))
         weft__count(&w->failed);
@@ -116,7 +152,7 @@ void weft__task_end(weft__worker *w, weft_task *t, int result)
     if (t->rt->max_tasks)
         atom_sub_ar(&t->rt->inflight, 1);
     if (t->flags & WEFT__TASK_HANDLE)
-        wake_joiners(t);
+        wake_joiners(t, direct, direct_word);
     if (WEFT__UNLIKELY(t->own & WEFT__OWN_EXTRA))
         weft__extra_leave(t, result);
 }

@@ -14,6 +14,10 @@
  *                   running task and the scheduler, who alone read them
  *   own             the worker that runs the task
  *   result          the task's end, before DONE (release); joiners read it after
+ *   u.f.joiner      a fiber that runs this one in place of itself and waits for it, at the
+ *                   word `joiner_word`: set before the first run, withdrawn by that fiber if
+ *                   it leaves early, read by the end. A late withdrawal harms nobody: the
+ *                   end claims that one wait only (wait.h, claim_unpark)
  *   timer           `owner` (weft__timed): by the task, before it parks and after it resumes;
  *                   the rest under that worker's wheel lock
  *   joiners         under `lock`
@@ -74,7 +78,8 @@ enum {
 #define WEFT__TASK_DONE    0x80000000u /* the body has ended */
 #define WEFT__TASK_COUNTED 0x40000000u /* HANDLE, where other threads may read it */
 #define WEFT__TASK_RESUMED 0x20000000u /* a resume that no suspend has taken yet; under lock */
-#define WEFT__TASK_REFS    0x1fffffffu
+#define WEFT__TASK_JOINERS 0x10000000u /* there may be some in `joiners`; set under lock */
+#define WEFT__TASK_REFS    0x0fffffffu
 
 #define WEFT__POLL_INLINE 24
 
@@ -93,6 +98,7 @@ struct weft_task {
         struct {
             void *arg;
             weft__aptr strand; /* weft__strand *, or one of the states below */
+            weft__aptr joiner; /* weft__parker * */
         } f;
         void *box;
         char state[WEFT__POLL_INLINE];
@@ -101,7 +107,10 @@ struct weft_task {
     weft__a64 id;    /* 0: the slot is free */
     weft__a32 refs;
     weft__lock lock; /* guards joiners, and what extra.h says; valid in a free slot, too */
-    int32_t result;
+    union {
+        int32_t result;
+        uint32_t joiner_word; /* until the end */
+    };
     uint8_t flags;
     uint8_t own;
     uint16_t home; /* pinned: the number of its worker */

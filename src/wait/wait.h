@@ -183,17 +183,19 @@ static inline bool weft__checkpoint_quick(weft__parker *self)
            WEFT__LIKELY(atom_load_rlx(&self->cancel) == 0);
 }
 
-/* Starts a wait. A plain store: a word that is not WAITING cannot be claimed, and
+/* Starts a wait and returns its word, which may be another by the time it can be read
+ * again. A plain store: a word that is not WAITING cannot be claimed, and
  * the release of the queue's lock, or parked(), publishes it. */
-static inline void weft__wait_begin(weft__parker *self, const char *what, const void *object)
+static inline uint32_t weft__wait_begin(weft__parker *self, const char *what, const void *object)
 {
     WEFT__ASSERT((atom_load_rlx(&self->word) & WEFT__WAIT_PHASE) != WEFT__WAIT_WAITING);
     atom_store_rlx(&self->what, (void *)(uintptr_t)what);
     atom_store_rlx(&self->object, (void *)(uintptr_t)object);
     self->random += 0x9e3779b9u; /* a number it has not had for long */
-    atom_store_rlx(&self->word, (uint32_t)WEFT__WAIT_WAITING |
-                                    (self->shield ? WEFT__WAIT_NOCANCEL : 0u) |
-                                    self->random << WEFT__WAIT_SHIFT);
+    uint32_t word = (uint32_t)WEFT__WAIT_WAITING | (self->shield ? WEFT__WAIT_NOCANCEL : 0u) |
+                    self->random << WEFT__WAIT_SHIFT;
+    atom_store_rlx(&self->word, word);
+    return word;
 }
 
 /* Suspends until the wait is decided and its unpark consumed; returns the outcome. */
@@ -257,6 +259,25 @@ static inline void weft__unpark(weft__parker *p)
     WEFT__ASSERT((word & WEFT__WAIT_PHASE) == WEFT__WAIT_CLAIMED && !(word & WEFT__WAIT_TOKEN));
     if (word & WEFT__WAIT_PARKED)
         ops->ready(p);
+}
+
+/* Claim and unpark in one step, with the outcome 0, for the one wait whose word `seen`
+ * was (from wait_begin); false: it was decided otherwise. No node, nothing owed: `p` is not touched
+ * after the swap unless it is then ours to make run. In type-stable memory the wait, and the
+ * parker's whole life, may even be over. Orders as in claim and unpark. */
+static inline bool weft__claim_unpark(weft__parker *p, uint32_t seen)
+{
+    WEFT__ASSERT((seen & WEFT__WAIT_PHASE) == WEFT__WAIT_WAITING);
+    const weft__parker_ops *ops = p->ops;
+    uint32_t word = seen | (uint32_t)WEFT__WAIT_PARKED;
+    while (!atom_cas_ar(&p->word, &word,
+                        (word & (WEFT__WAIT_PARKED | WEFT__WAIT_NOCANCEL)) |
+                            (uint32_t)(WEFT__WAIT_CLAIMED | WEFT__WAIT_TOKEN)))
+        if ((word ^ seen) & ~(uint32_t)WEFT__WAIT_PARKED)
+            return false;
+    if (word & WEFT__WAIT_PARKED)
+        ops->ready(p);
+    return true;
 }
 
 /* For the scheduler, once the context of `p` is saved: publishes PARKED. False:

@@ -252,6 +252,8 @@ static struct {
     weft__parker *armed; /* its deadline, if any, has not been taken back */
     weft__a32 between;   /* the first wait is over */
     weft__a32 successor;
+    weft__aptr joiner; /* of a child, as u.f.joiner of a task, and the word to claim */
+    uint32_t joiner_word;
 } fiber;
 
 static void sleep_until_set(weft__a32 *flag)
@@ -308,7 +310,7 @@ static void timer_fires(void)
     weft__wakes_run(&wakes);
 }
 
-enum role { OPENS = 2, OPENS_AROUND, OPENS_BETWEEN, CANCELS, TIMES, CANCELS_SUCCESSOR };
+enum role { OPENS = 2, OPENS_AROUND, OPENS_BETWEEN, CANCELS, TIMES, CANCELS_SUCCESSOR, ENDS };
 static enum role role[MODEL_THREADS];
 
 static void set(weft__a32 *flag)
@@ -356,6 +358,13 @@ static void fiber_waits(int t)
     case TIMES:
         timer_fires();
         break;
+    case ENDS: { /* as wake_joiners of task.c */
+        sleep_until_set(&fiber.successor);
+        weft__parker *p = atom_load_rlx(&fiber.joiner);
+        if (p)
+            weft__claim_unpark(p, fiber.joiner_word);
+        break;
+    }
     case CANCELS_SUCCESSOR:
         sleep_until_set(&fiber.successor);
         weft__cancel(&parker[0]);
@@ -427,9 +436,44 @@ static void cancelled_then_another(int t)
     received = (outcome[0] == 0) + (outcome[1] == 0);
 }
 
+/* Joins a child without a node, as join_claimed of task.c; whatever ended that, the next
+ * wait is ended by the gate only. */
+static void joins_then_waits(int t)
+{
+    if (t != 0) {
+        fiber_waits(t);
+        return;
+    }
+    weft__parker *self = &parker[0];
+    fiber.joiner_word = weft__wait_begin(self, "join", NULL);
+    atom_store_rlx(&fiber.joiner, self);
+    set(&fiber.successor); /* the child starts */
+    uint32_t decided = weft__wait_commit(self, deadline);
+    outcome[0] = decided == 0 ? 0 : decided == WEFT__CANCELED ? -ECANCELED : -ETIMEDOUT;
+    if (outcome[0])
+        atom_store_rlx(&fiber.joiner, NULL);
+    stamp_on_frames();
+    set(&fiber.between);
+    self->shield = 1;
+    outcome[1] = gate_pass(WEFT_NEVER);
+    received = outcome[1] == 0;
+}
+
+static void check_joined(void)
+{
+    check_tokens();
+    model_check(outcome[1] == 0);
+    if (deadline == WEFT_NEVER)
+        model_check(outcome[0] != -ETIMEDOUT);
+}
+
+static int preemptions; /* 0: no bound */
+
 static void run_fiber(const char *name, void (*run)(int), void (*check)(void), int threads)
 {
     const struct model_scenario s = {.name = name,
+                                     .all = preemptions != 0,
+                                     .preemptions = preemptions,
                                      .threads = threads,
                                      .setup = setup_fiber,
                                      .run = run,
@@ -514,6 +558,24 @@ static void fiber_cancelled_before_its_successor(void **state)
               check_second_undisturbed, 4);
 }
 
+static void fiber_joins_its_child(void **state)
+{
+    (void)state;
+    passes = 2;
+    openers = 1;
+    role[2] = ENDS;
+    role[3] = OPENS_BETWEEN;
+    deadline = WEFT_NEVER;
+    run_fiber("fiber, its child ends", joins_then_waits, check_joined, 4);
+    preemptions = 2;
+    role[4] = CANCELS;
+    run_fiber("fiber, its child ends, cancel", joins_then_waits, check_joined, 5);
+    role[4] = TIMES;
+    deadline = MODEL_SOON;
+    run_fiber("fiber, its child ends, timer", joins_then_waits, check_joined, 5);
+    preemptions = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -530,6 +592,7 @@ int main(void)
         cmocka_unit_test(fiber_memory_is_reused),
         cmocka_unit_test(fiber_shielded_later),
         cmocka_unit_test(fiber_cancelled_before_its_successor),
+        cmocka_unit_test(fiber_joins_its_child),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
