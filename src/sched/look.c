@@ -90,38 +90,17 @@ static void drain_inbox(weft__worker *w)
 /* A fair share of the shared queue: one to run, the rest into the own queue. */
 static weft_task *take_shared(weft__worker *w)
 {
-    weft__inject *q = &w->rt->inject;
-    uint32_t count = atom_load_rlx(&q->count);
-    if (count == 0)
-        return NULL;
     weft__fifo batch;
     weft__fifo_init(&batch);
-    weft__acquire(&q->lock);
-    count = atom_load_rlx(&q->count);
-    if (w->solo) {
-        weft__fifo_splice(&batch, &q->fifo);
-        atom_store_rlx(&q->count, 0u);
-    } else {
-        uint32_t room = WEFT__RUNQ_SIZE / 2;
-        uint32_t held = weft__runq_length(&w->runq);
-        uint32_t share = count / w->rt->workers + 1;
-        if (share > room)
-            share = room;
-        if (held > PLENTY)
-            share = 1; /* to run now; more would push others out of the ring, back to here */
-        uint32_t n = 0;
-        weft__slink *l;
-        while (n < share && (l = weft__fifo_pop(&q->fifo)) != NULL) {
-            weft__fifo_push(&batch, l);
-            n++;
-        }
-        atom_store_rlx(&q->count, count - n);
-    }
-    weft__release(&q->lock);
+    uint32_t most = w->solo ? UINT32_MAX : WEFT__RUNQ_SIZE / 2;
+    if (!w->solo && weft__runq_length(&w->runq) > PLENTY)
+        most = 1; /* to run now; more would push others out of the ring, back to here */
+    if (weft__inject_take(&w->rt->inject, w->rt->workers, most, &batch) == 0)
+        return NULL;
     weft__slink *first = weft__fifo_pop(&batch);
     for (weft__slink *l; (l = weft__fifo_pop(&batch)) != NULL;)
         weft__ready_tail(w, weft__task_of_link(l));
-    return first ? weft__task_of_link(first) : NULL;
+    return weft__task_of_link(first);
 }
 
 static weft_task *steal_from(weft__worker *w, weft__worker *v)
@@ -186,7 +165,7 @@ static weft_task *pick_any(weft__worker *w)
 {
     uint64_t tick = atom_load_rlx(&w->tick);
     weft_task *t = NULL;
-    if (w->high_streak < HIGH_LIMIT && (t = weft__inject_pop(&w->rt->high)) != NULL) {
+    if (w->high_streak < HIGH_LIMIT && (t = weft__urgent_pop(&w->rt->high)) != NULL) {
         w->high_streak++;
         return t;
     }
@@ -197,7 +176,7 @@ static weft_task *pick_any(weft__worker *w)
         t = take_shared(w);
     if (!t)
         t = weft__pick_own(w, tick);
-    return t ? t : weft__inject_pop(&w->rt->high);
+    return t ? t : weft__urgent_pop(&w->rt->high);
 }
 
 static bool has_more(weft__worker *w)

@@ -40,29 +40,21 @@ void weft__notify(struct weft_runtime *rt)
 
 /* ---- Shared queues ---- */
 
-static void inject(weft__inject *q, weft__fifo *tasks, uint32_t count)
+void weft__inject_many(struct weft_runtime *rt, weft__fifo *tasks, uint32_t n)
 {
-    weft__acquire(&q->lock);
-    weft__fifo_splice(&q->fifo, tasks);
-    atom_store_sc(&q->count, atom_load_rlx(&q->count) + count); /* step 1 of idle.h */
-    weft__release(&q->lock);
-}
-
-void weft__inject_many(struct weft_runtime *rt, weft__fifo *tasks, uint32_t count)
-{
-    inject(&rt->inject, tasks, count);
+    weft__inject_push_all(&rt->inject, tasks, n); /* step 1 of idle.h */
     weft__notify(rt);
 }
 
-static void inject_one(weft__inject *q, weft_task *t)
+static void urgent_push(weft__urgent *q, weft_task *t)
 {
-    weft__fifo one;
-    weft__fifo_init(&one);
-    weft__fifo_push(&one, &t->parker.link);
-    inject(q, &one, 1);
+    weft__acquire(&q->lock);
+    weft__fifo_push(&q->fifo, &t->parker.link);
+    atom_store_sc(&q->count, atom_load_rlx(&q->count) + 1); /* step 1 of idle.h */
+    weft__release(&q->lock);
 }
 
-weft_task *weft__inject_pop(weft__inject *q)
+weft_task *weft__urgent_pop(weft__urgent *q)
 {
     if (WEFT__LIKELY(atom_load_rlx(&q->count) == 0))
         return NULL;
@@ -101,7 +93,7 @@ static void overflow(weft__worker *w, void *entry)
             count++;
         }
     }
-    inject(&w->rt->inject, &out, count);
+    weft__inject_push_all(&w->rt->inject, &out, count);
 }
 
 /* A pool may link its tasks, so there are no tombstones in it. */
@@ -109,7 +101,7 @@ static WEFT__NOINLINE void queue_in_pool(weft__worker *w, void *entry, unsigned 
 {
     weft_task *t = weft__entry_take(w, entry);
     if (t && w->pool->ops->push(w->pool, w->number, t, flags) != 0)
-        inject_one(&w->rt->inject, t);
+        weft__inject_push(&w->rt->inject, &t->parker.link);
 }
 
 /* `flags` are those of a pool's push. */
@@ -163,7 +155,7 @@ static bool special(struct weft_runtime *rt, weft__worker *w, weft_task *t)
             weft__wake_sleeper(rt, &home->sleeper);
         return true;
     }
-    inject_one(&rt->high, t);
+    urgent_push(&rt->high, t);
     weft__notify(rt);
     return true;
 }
@@ -176,7 +168,7 @@ static void woken_from_outside(struct weft_runtime *rt, weft_task *t)
     if (!special(rt, NULL, t)) {
         weft_pool *pool = rt->pool;
         if (!pool || pool->ops->push(pool, WEFT_POOL_OUTSIDE, t, 0) != 0)
-            inject_one(&rt->inject, t);
+            weft__inject_push(&rt->inject, &t->parker.link);
         weft__notify(rt);
     }
     atom_sub_ar(&rt->visitors, 1u); /* pairs with runtime_destroy */

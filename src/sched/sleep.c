@@ -142,7 +142,7 @@ void weft__ensure_watcher_slow(weft__worker *w)
 
 bool weft__work_for_all(struct weft_runtime *rt)
 {
-    if (atom_load_sc(&rt->inject.count) || atom_load_sc(&rt->high.count))
+    if (!weft__inject_empty(&rt->inject) || atom_load_sc(&rt->high.count))
         return true;
     if (rt->pool)
         return rt->pool->ops->length(rt->pool) != 0;

@@ -12,7 +12,7 @@
  *   runq      the owner, thieves
  *   fifo      solo runtimes only (one worker): in place of the ring, no atomics
  *   directed  a child that its joiner runs at once (task.h)
- *   inject    anybody, under its lock; also the overflow of the ring
+ *   inject    anybody (inject.h); also the overflow of the ring
  *   pool      in place of runq, fifo and inject, if the runtime was given one
  *   high      anybody; before everything else
  *   pinned    the owner only; others put into inbox under its lock
@@ -32,6 +32,7 @@
 #include "sched/deque.h"
 #include "sched/driver.h"
 #include "sched/idle.h"
+#include "sched/inject.h"
 #include "sched/runq.h"
 #include "sched/task.h"
 #include "weft/pool.h"
@@ -40,12 +41,12 @@
 /* Resolution of sleeps and deadlines inside a runtime, ns; a power of two. */
 #define WEFT__RUNTIME_TICK ((weft_time)4096)
 
-/* A queue anybody may use; `count` may be read without the lock. */
-typedef struct weft__inject {
+/* The queue of high priority, for anybody; `count` may be read without the lock. */
+typedef struct weft__urgent {
     weft__lock lock;
     weft__a32 count;
     weft__fifo fifo;
-} weft__inject;
+} weft__urgent;
 
 /* What the context that is switched to does for the one that left. */
 enum weft__after {
@@ -140,11 +141,13 @@ struct weft_runtime {
 
     weft__idle idle WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__inject inject WEFT__ALIGNED(WEFT__CACHE_LINE);
-    weft__a32 visitors; /* threads from outside that are waking a task: the runtime stays */
-    weft__inject high WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__urgent high WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__task_depot depot WEFT__ALIGNED(WEFT__CACHE_LINE);
-    weft__a64 spawned_outside, refused_outside; /* refused: counted, then turned away */
+    /* One line for whoever spawns or wakes from outside. */
+    weft__a64 spawned_outside WEFT__ALIGNED(WEFT__CACHE_LINE);
+    weft__a64 refused_outside; /* counted, then turned away */
     weft__a64 rejected, next_id;
+    weft__a32 visitors; /* threads from outside that are waking a task: the runtime stays */
     weft__a64 inflight; /* only with max_tasks */
 
     weft__a32 keeper WEFT__ALIGNED(WEFT__CACHE_LINE); /* worker number + 1, or 0 */
@@ -221,11 +224,11 @@ int weft__driven_block_on(struct weft_runtime *rt, weft_fn fn, void *arg, weft_t
 void weft__ready_woken(weft_task *t);                    /* from anywhere */
 void weft__ready_spawned(weft__worker *w, weft_task *t); /* from a task on w */
 void weft__ready_tail(weft__worker *w, weft_task *t);    /* behind the others */
-void weft__inject_many(struct weft_runtime *rt, weft__fifo *tasks, uint32_t count);
+void weft__inject_many(struct weft_runtime *rt, weft__fifo *tasks, uint32_t n);
 weft_task *weft__entry_take(weft__worker *w, void *entry); /* NULL: it was a tombstone */
 void weft__wake_sleeper(struct weft_runtime *rt, weft__sleeper *s);
 void weft__notify(struct weft_runtime *rt);
-weft_task *weft__inject_pop(weft__inject *q);
+weft_task *weft__urgent_pop(weft__urgent *q);
 extern const weft__parker_ops weft__task_ops;
 
 /* sleep.c: an idle worker. */

@@ -21,14 +21,15 @@ enum {
     OPENS_SPINS = 1,
     LOOKS = 1,
     BATCH = 1,
-    HOPE = 1,
+    DOUBTS = 2,
+    SELDOM = 1,
 #else
     OPENS_SPINS = 16, /* some 2 us */
     LOOKS = 3,        /* with their pauses some 5 us */
     BATCH = 8,        /* fewer that came while looking on were not worth it */
-    HOPE = 256,       /* below: looks on one time in so many */
+    DOUBTS = 8,       /* so often in a row in vain: */
+    SELDOM = 64,      /* looks on one time in so many */
 #endif
-    HOPE_MAX = HOPE + 4,
 };
 
 /* ---- Those who wait ---- */
@@ -395,29 +396,28 @@ static WEFT__NOINLINE int recv_slowly(weft_channel *ch, void *item, weft_time de
     return r;
 }
 
-/* Found full (empty): looks on for a moment, in which the other end, if it is at work on
- * another processor, makes room (items) for many operations: each look at its count costs
- * both ends a trip of the line, and a wait and a wake costs more. It is hardly tried
- * where it has not helped lately. True: try again. */
-static WEFT__NOINLINE bool more_comes_soon(weft__channel_side *s, weft__a64 *other)
+/* Found full (empty), and the last to use the other side was another thread: looks on for a
+ * moment, in which that one, if it is still at it, makes room (items) for many operations.
+ * Each look at its count costs both a trip of the line; a wait and a wake, one for a few
+ * items, cost more. Hardly tried where it was in vain. True: try again. */
+static WEFT__NOINLINE bool more_comes_soon(weft__channel_side *s, weft__channel_side *other)
 {
-    uint32_t hope = atom_load_rlx(&s->hope);
-    if (hope < HOPE && hope + 1 < HOPE) {
-        atom_store_rlx(&s->hope, hope + 1);
+    if (atom_load_rlx(&other->who) == weft__this_thread())
+        return false;
+    uint32_t doubt = atom_load_rlx(&s->doubt);
+    if (doubt >= DOUBTS && doubt < DOUBTS + SELDOM) {
+        atom_store_rlx(&s->doubt, doubt + 1);
         return false;
     }
-    uint64_t start = atom_load_rlx(other), enough = s->capacity / 2, moved = 0;
+    uint64_t start = atom_load_rlx(&other->count), enough = s->capacity / 2, moved = 0;
     for (int i = 0; i < LOOKS && moved < enough; i++) {
         weft__side_pause(i);
-        uint64_t now = atom_load_rlx(other) - start;
-        if (now == moved)
+        uint64_t now = atom_load_rlx(&other->count) - start;
+        if (now == moved && i > 0)
             break; /* no more than that */
         moved = now;
     }
-    if (moved >= BATCH)
-        atom_store_rlx(&s->hope, hope < HOPE_MAX ? hope + 1 : hope);
-    else
-        atom_store_rlx(&s->hope, hope > HOPE ? hope - 1 : 0u);
+    atom_store_rlx(&s->doubt, moved >= BATCH ? 0 : doubt < DOUBTS ? doubt + 1 : DOUBTS);
     return moved != 0;
 }
 
@@ -448,8 +448,7 @@ static WEFT__NOINLINE int send_on(weft_channel *ch, const void *item, weft_time 
     void *payload = (void *)(uintptr_t)item; /* only read through */
     if (r == -EAGAIN && deadline == WEFT_TRY)
         return r;
-    if ((r == -EAGAIN ? more_comes_soon(&ch->tx, &ch->rx.count)
-                      : ch->quick && opens_soon(ch, &ch->tx)) &&
+    if ((r == -EAGAIN ? more_comes_soon(&ch->tx, &ch->rx) : ch->quick && opens_soon(ch, &ch->tx)) &&
         send_quick(ch, payload) == 0)
         return 0;
     return send_slowly(ch, item, deadline);
@@ -459,8 +458,7 @@ static WEFT__NOINLINE int recv_on(weft_channel *ch, void *item, weft_time deadli
 {
     if (r == -EAGAIN && deadline == WEFT_TRY)
         return r;
-    if ((r == -EAGAIN ? more_comes_soon(&ch->rx, &ch->tx.count)
-                      : ch->quick && opens_soon(ch, &ch->rx)) &&
+    if ((r == -EAGAIN ? more_comes_soon(&ch->rx, &ch->tx) : ch->quick && opens_soon(ch, &ch->rx)) &&
         recv_quick(ch, item) == 0)
         return 0;
     return recv_slowly(ch, item, deadline);
@@ -529,6 +527,7 @@ static inline __attribute__((always_inline)) int succeed(weft__channel_side *s, 
 {
     uint32_t next = at + 1;
     s->at = next == s->capacity ? 0 : next;
+    atom_store_rlx(&s->who, weft__this_thread());
     atom_store_rel(&s->count, count + 1); /* as weft__side_moved */
     return weft__side_left(s) ? wake_and_succeed(s) : 0;
 }

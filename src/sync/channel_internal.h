@@ -70,7 +70,8 @@ typedef struct weft__channel_side {
     weft__a64 count; /* items it has moved through the ring */
     uint64_t bound;  /* count may go so far, as of the last look at the other side */
     uint32_t at;     /* index of the place it uses next */
-    weft__a32 hope;  /* a hint: how often looking on has helped lately */
+    weft__aptr who;  /* a hint: the thread that last moved an item */
+    weft__a32 doubt; /* a hint: how often looking on was in vain */
     /* Constant: */
     uint32_t capacity, item_size;
     bool barrier; /* weft__sys_barrier works */
@@ -101,6 +102,20 @@ struct weft_channel {
 };
 
 /* ---- A side ---- */
+
+/* Some number of the calling thread, which a fiber may leave at its next suspension. */
+static inline void *weft__this_thread(void)
+{
+    void *p = NULL;
+#if defined(WEFT_MODEL) /* whose threads are one */
+    p = weft__self_call();
+#elif defined(__x86_64__) && defined(__ELF__)
+    __asm__ volatile("movq %%fs:0, %0" : "=r"(p));
+#elif defined(__aarch64__)
+    __asm__ volatile("mrs %0, tpidr_el0" : "=r"(p));
+#endif
+    return p;
+}
 
 void weft__side_pause(int round); /* longer with each round up to the fifth */
 bool weft__side_take_contended(weft__channel_side *s);
@@ -183,6 +198,7 @@ static inline void weft__side_moved(weft__channel_side *s)
 {
     uint32_t next = s->at + 1;
     s->at = next == s->capacity ? 0 : next;
+    atom_store_rlx(&s->who, weft__this_thread());
     /* Pairs with the other side's look at it. */
     atom_store_rel(&s->count, atom_load_rlx(&s->count) + 1);
 }

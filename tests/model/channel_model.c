@@ -49,6 +49,7 @@ void weft__sys_barrier(void)
 static void setup(void)
 {
     parkers_setup();
+    parkers_on_switch(0); /* who fills it, the same each time */
     memset(sent, 0, sizeof sent);
     memset(outcome, 0, sizeof outcome);
     memset(got_count, 0, sizeof got_count);
