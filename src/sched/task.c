@@ -123,7 +123,7 @@ static void wake_joiners(weft_task *t, weft__parker *direct, uint32_t word)
     /* Pairs with weft_task_done, the result is there; and with join_try. */
     uint32_t refs = atom_or_ar(&t->refs, WEFT__TASK_DONE);
     if (direct)
-        weft__claim_unpark(direct, word);
+        weft__claim_unpark_seen(direct, word);
     if (WEFT__LIKELY(!(refs & WEFT__TASK_JOINERS)))
         return;
     weft__acquire(&t->lock);
@@ -257,8 +257,8 @@ int weft_task_wake(weft_task *t)
     if (weft__forked(t->rt))
         return -ENXIO;
     /* NOPARK says that it is a poll task. */
-    if ((atom_load_rlx(&t->parker.cancel) & WEFT__NOPARK) && weft__claim(&t->parker, WEFT__WOKEN))
-        weft__unpark(&t->parker);
+    if (atom_load_rlx(&t->parker.cancel) & WEFT__NOPARK)
+        weft__claim_unpark(&t->parker, WEFT__WOKEN);
     return 0;
 }
 

@@ -17,7 +17,7 @@
  *   u.f.joiner      a fiber that runs this one in place of itself and waits for it, at the
  *                   word `joiner_word`: set before the first run, withdrawn by that fiber if
  *                   it leaves early, read by the end. A late withdrawal harms nobody: the
- *                   end claims that one wait only (wait.h, claim_unpark)
+ *                   end claims that one wait only (wait.h, claim_unpark_seen)
  *   timer           `owner` (weft__timed): by the task, before it parks and after it resumes;
  *                   the rest under that worker's wheel lock
  *   joiners         under `lock`

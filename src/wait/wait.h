@@ -261,11 +261,28 @@ static inline void weft__unpark(weft__parker *p)
         ops->ready(p);
 }
 
-/* Claim and unpark in one step, with the outcome 0, for the one wait whose word `seen`
- * was (from wait_begin); false: it was decided otherwise. No node, nothing owed: `p` is not touched
- * after the swap unless it is then ours to make run. In type-stable memory the wait, and the
- * parker's whole life, may even be over. Orders as in claim and unpark. */
-static inline bool weft__claim_unpark(weft__parker *p, uint32_t seen)
+/* Claim and unpark in one step. No node, nothing owed: `p` is not touched after the swap
+ * unless it is then ours to make run. Orders as in claim and unpark. */
+static inline bool weft__claim_unpark(weft__parker *p, uint32_t outcome)
+{
+    const weft__parker_ops *ops = p->ops;
+    uint32_t word = atom_load_rlx(&p->word);
+    do {
+        if ((word & WEFT__WAIT_PHASE) != WEFT__WAIT_WAITING)
+            return false;
+    } while (!atom_cas_ar(&p->word, &word,
+                          (word & (WEFT__WAIT_PARKED | WEFT__WAIT_NOCANCEL)) |
+                              (uint32_t)(WEFT__WAIT_CLAIMED | WEFT__WAIT_TOKEN) |
+                              outcome << WEFT__WAIT_SHIFT));
+    if (word & WEFT__WAIT_PARKED)
+        ops->ready(p);
+    return true;
+}
+
+/* The same with the outcome 0, for the one wait whose word `seen` was (from wait_begin);
+ * false: it was decided otherwise. In type-stable memory the wait, and the parker's whole
+ * life, may even be over. */
+static inline bool weft__claim_unpark_seen(weft__parker *p, uint32_t seen)
 {
     WEFT__ASSERT((seen & WEFT__WAIT_PHASE) == WEFT__WAIT_WAITING);
     const weft__parker_ops *ops = p->ops;
@@ -285,6 +302,10 @@ static inline bool weft__claim_unpark(weft__parker *p, uint32_t seen)
  * belongs to its claimer and must not be touched any more. */
 static inline bool weft__parked(weft__parker *p)
 {
+    /* Woken before it got here, as a task that yields by waking itself: nobody looks for
+     * PARKED any more. Pairs with unpark. */
+    if (atom_load_acq(&p->word) & WEFT__WAIT_TOKEN)
+        return false;
     uint32_t word = atom_or_sc(&p->word, (uint32_t)WEFT__WAIT_PARKED);
     if (word & WEFT__WAIT_TOKEN)
         return false;

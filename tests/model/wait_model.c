@@ -362,7 +362,7 @@ static void fiber_waits(int t)
         sleep_until_set(&fiber.successor);
         weft__parker *p = atom_load_rlx(&fiber.joiner);
         if (p)
-            weft__claim_unpark(p, fiber.joiner_word);
+            weft__claim_unpark_seen(p, fiber.joiner_word);
         break;
     }
     case CANCELS_SUCCESSOR:
