@@ -35,6 +35,7 @@
 #include "weft/scope.h"
 #include "weft/select.h"
 #include "weft/semaphore.h"
+#include "weft/stall.h"
 #include "weft/task.h"
 #include "weft/timer.h"
 #include "weft/value.h"

@@ -37,7 +37,6 @@ static void adapt(weft__worker *w)
     w->look_at = atom_load_rlx(&w->tick) + w->look_every;
     if (WEFT__UNLIKELY(w->look_at > w->turn_end))
         w->look_at = w->turn_end;
-    atom_store_rlx(&w->running_since, (uint64_t)now);
     w->looked = weft__sys_ticks();
     w->hurry = atom_load_rlx(&w->rt->driver) != NULL;
 }

@@ -71,6 +71,7 @@ static void make_current(weft__worker *w, weft_task *t)
 {
     w->current = &t->parker;
     t->parker.budget = WEFT__BUDGET;
+    atom_store_rlx(&w->running, t);
     weft__count(&w->tick);
 }
 

@@ -71,6 +71,7 @@ typedef struct weft__worker {
     weft__a32 inbox_count;
     uint32_t next_streak; /* how often `next` was taken in a row */
     uint32_t next_limit;  /* how often it may be */
+    weft__aptr running;   /* the task that `tick` counted last; for stall reports */
     weft__a64 tick;       /* times a task was given this worker; others read it to see progress */
     uint64_t look_at;     /* tick at which the main flow looks around next */
     uint64_t turn_end;    /* host-driven: tick at which the turn's budget is spent */
@@ -102,7 +103,6 @@ typedef struct weft__worker {
 
     /* Written by the owner, read by anybody. */
     weft__a64 spawned, finished, failed, cancelled, steals, parks, wakes, armed, fired;
-    weft__a64 running_since; /* when the main flow last looked, for stall reports */
 
     weft__runq runq WEFT__ALIGNED(WEFT__CACHE_LINE);
 
@@ -116,7 +116,9 @@ typedef struct weft__worker {
     weft__sleeper sleeper WEFT__ALIGNED(WEFT__CACHE_LINE);
     weft__a32 asleep;    /* for watchers: 0 runs, 1 sleeps, or nobody holds the place */
     weft__a64 seen_tick; /* written by watchers */
-    weft__a32 to_watch;  /* woken to be the watcher, not to take the keeper's place */
+    weft__a64 stall_tick, stall_since; /* written by who asks for stalls (stall.c) */
+    weft__a32 stall_told;
+    weft__a32 to_watch; /* woken to be the watcher, not to take the keeper's place */
     uint32_t number;
     pthread_t thread;
     enum weft__place state; /* under rt->crew_lock */
