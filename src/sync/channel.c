@@ -56,6 +56,24 @@ static weft__wait_node *claim_sender(weft_channel *ch)
     return NULL;
 }
 
+/* The same for a receiver who finds the ring empty: those who want a place for later have
+ * nothing to take. Senders wait then where the capacity is 0 or all places are reserved. */
+static WEFT__NOINLINE weft__wait_node *claim_item(weft_channel *ch)
+{
+    weft__link *next;
+    for (weft__link *l = ch->senders.head.next; l != &ch->senders.head; l = next) {
+        weft__wait_node *n = weft__node_of(l);
+        next = l->next;
+        if (n->arg == RESERVE)
+            continue;
+        weft__list_remove(l);
+        ch->senders_waiting--;
+        if (WEFT__LIKELY(weft__node_claim(n, 0)))
+            return n;
+    }
+    return NULL;
+}
+
 static WEFT__NOINLINE void tell_watchers(weft_channel *ch, weft__list *q, uint32_t flag,
                                          weft__wakes *wakes)
 {
@@ -69,23 +87,6 @@ static inline void put(weft_channel *ch, const void *item)
 {
     weft__channel_copy(ch, weft__side_place(&ch->tx), item);
     weft__side_moved(&ch->tx);
-}
-
-static inline void give_place(weft_channel *ch, weft__wakes *wakes)
-{
-    if (WEFT__UNLIKELY(!weft__list_empty(&ch->senders))) {
-        weft__wait_node *n = claim_sender(ch);
-        if (n) {
-            if (n->arg == RESERVE)
-                ch->reserved++;
-            else
-                put(ch, n->payload);
-            weft__wakes_add(wakes, n->parker);
-            return;
-        }
-    }
-    if (WEFT__UNLIKELY(ch->flags & WATCHED_WRITE))
-        tell_watchers(ch, &ch->writable, WATCHED_WRITE, wakes);
 }
 
 /* A receiver that waits gets the item. */
@@ -107,6 +108,23 @@ static inline void put_and_tell(weft_channel *ch, const void *item, weft__wakes 
     put(ch, item);
     if (WEFT__UNLIKELY(ch->flags & WATCHED_READ))
         tell_watchers(ch, &ch->readable, WATCHED_READ, wakes);
+}
+
+static inline void give_place(weft_channel *ch, weft__wakes *wakes)
+{
+    if (WEFT__UNLIKELY(!weft__list_empty(&ch->senders))) {
+        weft__wait_node *n = claim_sender(ch);
+        if (n) {
+            if (n->arg == RESERVE)
+                ch->reserved++;
+            else
+                put_and_tell(ch, n->payload, wakes);
+            weft__wakes_add(wakes, n->parker);
+            return;
+        }
+    }
+    if (WEFT__UNLIKELY(ch->flags & WATCHED_WRITE))
+        tell_watchers(ch, &ch->writable, WATCHED_WRITE, wakes);
 }
 
 void weft__channel_give_place(weft_channel *ch, weft__wakes *wakes)
@@ -148,8 +166,8 @@ static inline __attribute__((always_inline)) int recv_once(weft_channel *ch, voi
     }
     if (WEFT__UNLIKELY(ch->flags & CLOSED))
         return -EPIPE;
-    if (ch->capacity == 0 && !weft__list_empty(&ch->senders)) {
-        weft__wait_node *n = claim_sender(ch);
+    if (!weft__list_empty(&ch->senders)) {
+        weft__wait_node *n = claim_item(ch);
         if (n) {
             weft__channel_copy(ch, item, n->payload);
             ch->handed++;

@@ -30,7 +30,8 @@
  *   C1  length + reserved <= capacity, where length is what the sender's side has put into
  *       the ring less what the receiver's side has taken out; the rest is room.
  *   C2  length > 0 => nobody waits to receive or to find it readable.
- *   C3  room > 0   => nobody waits to send, to reserve or to find it writable.
+ *   C3  room > 0   => nobody waits to send, to reserve or to find it writable. Nor does
+ *       anybody wait to send while somebody waits to receive (all places are reserved).
  *   C4  closed     => the queues are empty: who still waits is in a list of the close.
  *   C5  sent == received + length: an item counts as sent in the step that puts it into
  *       the ring or into the hands of a claimed receiver, and a waiting sender's item

@@ -243,12 +243,14 @@ static void buffered_one_worker(void **state)
 {
     (void)state;
     run(1, 1, false);
+    run(16, 1, false);
 }
 
 static void buffered_two_workers(void **state)
 {
     (void)state;
     run(4, 2, false);
+    run(16, 2, false);
 }
 
 static void closes_in_between(void **state)
@@ -256,6 +258,7 @@ static void closes_in_between(void **state)
     (void)state;
     run(0, 2, true);
     run(2, 2, true);
+    run(16, 2, true);
 }
 
 int main(void)

@@ -199,6 +199,46 @@ static void reservations(void **state)
 
 /* ---- Two threads ---- */
 
+static void *send_two(void *arg)
+{
+    for (int i = 1; i <= 2; i++)
+        assert_int_equal(weft_channel_send(arg, &i, WEFT_NEVER), 0);
+    return NULL;
+}
+
+static void until_a_sender_waits(weft_channel *ch)
+{
+    weft_channel_stats s;
+    do {
+        assert_int_equal(weft_channel_get_stats(ch, &s), 0);
+    } while (s.senders_waiting == 0);
+}
+
+/* With every place reserved senders wait beside an empty ring: a receiver takes their items
+ * from their hands, and in order. */
+static void all_places_reserved(void **state)
+{
+    (void)state;
+    for (size_t capacity = 1; capacity <= 16; capacity += 15) {
+        weft_channel *ch = channel(sizeof(int), capacity);
+        pthread_t t;
+        int x = 0;
+        for (size_t i = 0; i < capacity; i++)
+            assert_int_equal(weft_channel_reserve(ch, WEFT_TRY), 0);
+        assert_int_equal(pthread_create(&t, NULL, send_two, ch), 0);
+        for (int i = 1; i <= 2; i++) {
+            until_a_sender_waits(ch);
+            assert_int_equal(weft_channel_recv(ch, &x, WEFT_TRY), 0);
+            assert_int_equal(x, i);
+        }
+        pthread_join(t, NULL);
+        assert_int_equal(weft_channel_recv(ch, &x, WEFT_TRY), -EAGAIN);
+        for (size_t i = 0; i < capacity; i++)
+            assert_int_equal(weft_channel_release(ch), 0);
+        weft_channel_unref(ch);
+    }
+}
+
 enum { ITEMS = 20000 };
 
 static void *produce(void *arg)
@@ -456,17 +496,12 @@ static void ledger_balances(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arguments),
-        cmocka_unit_test(one_thread),
-        cmocka_unit_test(item_sizes),
-        cmocka_unit_test(close_drains),
-        cmocka_unit_test(rest_is_dropped),
-        cmocka_unit_test(batches),
-        cmocka_unit_test(reservations),
-        cmocka_unit_test(order_is_kept),
-        cmocka_unit_test(batches_keep_order),
-        cmocka_unit_test(readiness_is_true),
-        cmocka_unit_test(reserved_item_meets_receiver),
+        cmocka_unit_test(arguments),         cmocka_unit_test(one_thread),
+        cmocka_unit_test(item_sizes),        cmocka_unit_test(close_drains),
+        cmocka_unit_test(rest_is_dropped),   cmocka_unit_test(batches),
+        cmocka_unit_test(reservations),      cmocka_unit_test(all_places_reserved),
+        cmocka_unit_test(order_is_kept),     cmocka_unit_test(batches_keep_order),
+        cmocka_unit_test(readiness_is_true), cmocka_unit_test(reserved_item_meets_receiver),
         cmocka_unit_test(ledger_balances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
