@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * weft/stall.h -- tasks that keep a worker to themselves.
+ * weft/stall.h -- what goes wrong in silence: tasks that keep a worker to themselves, and
+ * tasks that wait for each other.
  *
  * A task that computes for long or blocks its thread holds up what is pinned there, and one
  * worker less is left for the rest. Whoever wants to know asks now and then, from a thread
@@ -48,6 +49,20 @@ typedef struct weft_stall {
  * Callable from: any thread, any task. Never blocks. */
 WEFT_API int weft_runtime_stalls(weft_runtime *rt, weft_time threshold, weft_stall *stalls,
                                  size_t max);
+
+/* How many tasks are left that can only wait for each other: each waits without a deadline
+ * for a lock, a channel, an event, a task or the like, every worker sleeps, and nothing is
+ * ready. 0 while anything runs, sleeps until a time, or waits for a descriptor, a job of a
+ * blocking pool, a named worker, a resume, or in a select.
+ *
+ * A plain thread or another runtime may still end such a wait; of those only the caller can
+ * know. So the answer is for a caller that has no such thread, or that asks again after a
+ * while: what to do (weft_runtime_dump, then to end, or to stay and be looked at) is his
+ * choice, nothing happens by itself. Costs tasks and workers nothing; allocates nothing.
+ *
+ * Returns that number; 0; -EINVAL (NULL); -ENXIO (inherited through fork).
+ * Callable from: any thread, any task. Never blocks. */
+WEFT_API int weft_runtime_deadlocked(weft_runtime *rt);
 
 #ifdef __cplusplus
 }
