@@ -153,7 +153,8 @@ WEFT_API WEFT_MUST_USE int weft_channel_recv_batch(weft_channel *ch, void *items
 
 /* Reserves a place, waiting while there is none until `deadline`, in line with the
  * sends. So what is expensive to make is made only when it can be sent. Ends with
- * exactly one weft_channel_send_reserved or weft_channel_release.
+ * exactly one weft_channel_send_reserved or weft_channel_release. While all places are
+ * reserved, items still go from the hands of a sender that waits to a receiver's.
  *
  * Returns 0, -EAGAIN, -ETIMEDOUT, -EPIPE, -ECANCELED as weft_channel_send; -EINVAL:
  * ch is NULL or has capacity 0. On every error nothing was reserved.
