@@ -165,15 +165,7 @@ static void explore(const char *name, int full, int bound, const enum role *role
         threads++;
     }
     prefill = full;
-    const struct model_scenario s = {.name = name,
-                                     .threads = threads,
-                                     .setup = setup,
-                                     .run = run,
-                                     .check = check,
-                                     .on_switch = parkers_on_switch,
-                                     .all = bound > 0,
-                                     .preemptions = bound};
-    model_must_hold(&s);
+    parkers_explore(name, threads, setup, run, check, bound);
 }
 
 #define ROLES(...) ((const enum role[MODEL_THREADS]){__VA_ARGS__})

@@ -61,15 +61,7 @@ static void last_one_frees(int t)
 
 static void explore(const char *name, int threads, void (*run)(int), void (*check)(void), int bound)
 {
-    const struct model_scenario s = {.name = name,
-                                     .threads = threads,
-                                     .setup = setup,
-                                     .run = run,
-                                     .check = check,
-                                     .on_switch = parkers_on_switch,
-                                     .all = bound > 0,
-                                     .preemptions = bound};
-    model_must_hold(&s);
+    parkers_explore(name, threads, setup, run, check, bound);
 }
 
 static void set_meets_waiters(void **state)

@@ -59,4 +59,20 @@ static inline void parkers_check(int threads)
         model_check(!(parker[t].word.raw & WEFT__WAIT_TOKEN) || parker[t].cancel.raw);
 }
 
+/* All interleavings of `threads` parkers; with `bound` above 0, those with so many
+ * preemptions. */
+static inline void parkers_explore(const char *name, int threads, void (*setup)(void),
+                                   void (*run)(int), void (*check)(void), int bound)
+{
+    const struct model_scenario s = {.name = name,
+                                     .threads = threads,
+                                     .setup = setup,
+                                     .run = run,
+                                     .check = check,
+                                     .on_switch = parkers_on_switch,
+                                     .all = bound > 0,
+                                     .preemptions = bound};
+    model_must_hold(&s);
+}
+
 #endif

@@ -48,15 +48,7 @@ static void check_permits(void)
 
 static void explore(const char *name, int bound)
 {
-    const struct model_scenario s = {.name = name,
-                                     .threads = threads,
-                                     .setup = setup,
-                                     .run = take_or_give,
-                                     .check = check_permits,
-                                     .on_switch = parkers_on_switch,
-                                     .all = bound > 0,
-                                     .preemptions = bound};
-    model_must_hold(&s);
+    parkers_explore(name, threads, setup, take_or_give, check_permits, bound);
 }
 
 static void one_taker(void **state)

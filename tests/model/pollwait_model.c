@@ -283,15 +283,7 @@ static void check(void)
 static void explore(const char *name, int bound)
 {
     others = times + cancels + wakes;
-    const struct model_scenario s = {.name = name,
-                                     .threads = 1 + givers + others,
-                                     .setup = setup,
-                                     .run = run,
-                                     .check = check,
-                                     .on_switch = parkers_on_switch,
-                                     .all = bound > 0,
-                                     .preemptions = bound};
-    model_must_hold(&s);
+    parkers_explore(name, 1 + givers + others, setup, run, check, bound);
 }
 
 static void givers_and_wakes(void **state)

@@ -120,15 +120,7 @@ static void check_crossing(void)
 
 static void explore(const char *name, void (*run)(int), void (*check)(void), int bound)
 {
-    const struct model_scenario s = {.name = name,
-                                     .threads = threads,
-                                     .setup = setup,
-                                     .run = run,
-                                     .check = check,
-                                     .on_switch = parkers_on_switch,
-                                     .all = bound > 0,
-                                     .preemptions = bound};
-    model_must_hold(&s);
+    parkers_explore(name, threads, setup, run, check, bound);
 }
 
 static void two_selects_cross(void **state)
