@@ -15,23 +15,6 @@
  */
 #include "sync/channel_internal.h"
 
-/* See more_comes_soon and opens_soon. */
-enum {
-#ifdef WEFT_MODEL /* more only repeat what one can show */
-    OPENS_SPINS = 1,
-    LOOKS = 1,
-    BATCH = 1,
-    DOUBTS = 2,
-    SELDOM = 1,
-#else
-    OPENS_SPINS = 16, /* some 2 us */
-    LOOKS = 3,        /* with their pauses some 5 us */
-    BATCH = 8,        /* fewer that came while looking on were not worth it */
-    DOUBTS = 8,       /* so often in a row in vain: */
-    SELDOM = 64,      /* looks on one time in so many */
-#endif
-};
-
 /* ---- Those who wait ---- */
 
 static weft__wait_node *claim_receiver(weft_channel *ch)
@@ -414,44 +397,6 @@ static WEFT__NOINLINE int recv_slowly(weft_channel *ch, void *item, weft_time de
     return r;
 }
 
-/* Found full (empty), and the last to use the other side was another thread: looks on for a
- * moment, in which that one, if it is still at it, makes room (items) for many operations.
- * Each look at its count costs both a trip of the line; a wait and a wake, one for a few
- * items, cost more. Hardly tried where it was in vain. True: try again. */
-static WEFT__NOINLINE bool more_comes_soon(weft__channel_side *s, weft__channel_side *other)
-{
-    if (atom_load_rlx(&other->who) == weft__this_thread())
-        return false;
-    uint32_t doubt = atom_load_rlx(&s->doubt);
-    if (doubt >= DOUBTS && doubt < DOUBTS + SELDOM) {
-        atom_store_rlx(&s->doubt, doubt + 1);
-        return false;
-    }
-    uint64_t start = atom_load_rlx(&other->count), enough = s->capacity / 2, moved = 0;
-    for (int i = 0; i < LOOKS && moved < enough; i++) {
-        weft__side_pause(i);
-        uint64_t now = atom_load_rlx(&other->count) - start;
-        if (now == moved && i > 0)
-            break; /* no more than that */
-        moved = now;
-    }
-    atom_store_rlx(&s->doubt, moved >= BATCH ? 0 : doubt < DOUBTS ? doubt + 1 : DOUBTS);
-    return moved != 0;
-}
-
-/* Found shut: while somebody has the lock it may be opened any moment, and going slowly, too,
- * would only shut the other side to those who are there. True: try again. */
-static WEFT__NOINLINE bool opens_soon(weft_channel *ch, weft__channel_side *s)
-{
-    for (int i = 0; i < OPENS_SPINS && atom_load_rlx(&ch->lock.word); i++) {
-        if (atom_load_rlx(&s->shut) == OPEN)
-            return true;
-        weft__relax();
-        weft__relax();
-    }
-    return atom_load_rlx(&s->shut) == OPEN;
-}
-
 /* What there is to do before a try, and is not done yet. */
 static int may_try(const weft_channel *ch, const void *item, weft_time deadline)
 {
@@ -466,7 +411,8 @@ static WEFT__NOINLINE int send_on(weft_channel *ch, const void *item, weft_time 
     void *payload = (void *)(uintptr_t)item; /* only read through */
     if (r == -EAGAIN && deadline == WEFT_TRY)
         return r;
-    if ((r == -EAGAIN ? more_comes_soon(&ch->tx, &ch->rx) : ch->quick && opens_soon(ch, &ch->tx)) &&
+    if ((r == -EAGAIN ? weft__side_more_soon(&ch->tx, &ch->rx)
+                      : ch->quick && weft__side_opens_soon(ch, &ch->tx)) &&
         send_quick(ch, payload) == 0)
         return 0;
     return send_slowly(ch, item, deadline);
@@ -476,7 +422,8 @@ static WEFT__NOINLINE int recv_on(weft_channel *ch, void *item, weft_time deadli
 {
     if (r == -EAGAIN && deadline == WEFT_TRY)
         return r;
-    if ((r == -EAGAIN ? more_comes_soon(&ch->rx, &ch->tx) : ch->quick && opens_soon(ch, &ch->rx)) &&
+    if ((r == -EAGAIN ? weft__side_more_soon(&ch->rx, &ch->tx)
+                      : ch->quick && weft__side_opens_soon(ch, &ch->rx)) &&
         recv_quick(ch, item) == 0)
         return 0;
     return recv_slowly(ch, item, deadline);
@@ -520,14 +467,14 @@ static WEFT__NOINLINE int recv_otherwise(weft_channel *ch, void *item, weft_time
 
 static WEFT__NOINLINE int send_held(weft_channel *ch, const void *item, weft_time deadline)
 {
-    int r = atom_load_sc(&ch->tx.shut) == OPEN ? send_holding(ch, item, 8) : WEFT__NOT_QUICKLY;
+    int r = weft__side_is_mine(&ch->tx) ? send_holding(ch, item, 8) : WEFT__NOT_QUICKLY;
     weft__side_leave(&ch->tx);
     return r ? send_on(ch, item, deadline, r) : 0;
 }
 
 static WEFT__NOINLINE int recv_held(weft_channel *ch, void *item, weft_time deadline)
 {
-    int r = atom_load_sc(&ch->rx.shut) == OPEN ? recv_holding(ch, item, 8) : WEFT__NOT_QUICKLY;
+    int r = weft__side_is_mine(&ch->rx) ? recv_holding(ch, item, 8) : WEFT__NOT_QUICKLY;
     weft__side_leave(&ch->rx);
     return r ? recv_on(ch, item, deadline, r) : 0;
 }
@@ -538,16 +485,46 @@ static WEFT__NOINLINE int wake_and_succeed(weft__channel_side *s)
     return 0;
 }
 
+/* The one thread of a channel that nobody else has used comes in and leaves. True: it may
+ * stay; `solo` may have been taken away, and the side opened again, since it was seen. */
+static inline bool solo_enter(weft__channel_side *s, void *solo)
+{
+    atom_store_rlx(&s->solo_held, 1u);
+    __asm__ volatile("" ::: "memory"); /* then the looks: they pair with side_shut */
+    return WEFT__LIKELY(atom_load_sc(&s->shut) == OPEN) &&
+           WEFT__LIKELY(atom_load_rlx(&s->solo) == solo);
+}
+
+static inline bool solo_left(weft__channel_side *s)
+{
+    atom_store_rel(&s->solo_held, 0u); /* pairs with side_shut */
+    __asm__ volatile("" ::: "memory");
+    return WEFT__UNLIKELY(atom_load_sc(&s->shut) == SHUT_ASLEEP);
+}
+
+/* As weft__side_moved. */
+static inline void advance(weft__channel_side *s, uint32_t at, uint64_t count)
+{
+    uint32_t next = at + 1;
+    s->at = next == s->capacity ? 0 : next;
+    atom_store_rel(&s->count, count + 1);
+}
+
 /* What send_quickly and recv_quickly do, for items of 8 bytes. Whatever is not the common
  * way is a call in tail position, so that this saves no register. */
 static inline __attribute__((always_inline)) int succeed(weft__channel_side *s, uint32_t at,
                                                          uint64_t count)
 {
-    uint32_t next = at + 1;
-    s->at = next == s->capacity ? 0 : next;
     atom_store_rlx(&s->who, weft__this_thread());
-    atom_store_rel(&s->count, count + 1); /* as weft__side_moved */
+    advance(s, at, count);
     return weft__side_left(s) ? wake_and_succeed(s) : 0;
+}
+
+static WEFT__NOINLINE int send_not_solo(weft_channel *ch, const void *item, weft_time deadline)
+{
+    if (solo_left(&ch->tx))
+        weft__side_wake(&ch->tx);
+    return send_otherwise(ch, item, deadline);
 }
 
 int weft_channel_send(weft_channel *ch, const void *item, weft_time deadline)
@@ -555,11 +532,24 @@ int weft_channel_send(weft_channel *ch, const void *item, weft_time deadline)
     if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()))
         return send_checked(ch, item, deadline);
     weft__channel_side *s = &ch->tx;
-    if (WEFT__UNLIKELY(atom_load_rlx(&s->shut) != OPEN || s->item_size != 8) ||
-        WEFT__UNLIKELY(!weft__side_swap(s)))
+    if (WEFT__UNLIKELY(atom_load_rlx(&s->shut) != OPEN || s->item_size != 8))
+        return send_otherwise(ch, item, deadline);
+    void *solo = atom_load_rlx(&s->solo);
+    if (solo == weft__this_thread()) {
+        if (WEFT__UNLIKELY(!solo_enter(s, solo)))
+            return send_not_solo(ch, item, deadline);
+        uint64_t count = atom_load_rlx(&s->count);
+        if (WEFT__UNLIKELY(count == s->bound))
+            return send_not_solo(ch, item, deadline);
+        uint32_t at = s->at;
+        memcpy(s->ring + (size_t)at * 8, item, 8);
+        advance(s, at, count);
+        return solo_left(s) ? wake_and_succeed(s) : 0;
+    }
+    if (WEFT__UNLIKELY(solo != NULL) || WEFT__UNLIKELY(!weft__side_swap(s)))
         return send_otherwise(ch, item, deadline);
     /* The look at `shut` comes first: until then who has the lock may be at work here. */
-    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN))
+    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN || atom_load_acq(&s->solo) != NULL))
         return send_held(ch, item, deadline);
     uint64_t count = atom_load_rlx(&s->count);
     if (WEFT__UNLIKELY(count == s->bound))
@@ -569,16 +559,36 @@ int weft_channel_send(weft_channel *ch, const void *item, weft_time deadline)
     return succeed(s, at, count);
 }
 
+static WEFT__NOINLINE int recv_not_solo(weft_channel *ch, void *item, weft_time deadline)
+{
+    if (solo_left(&ch->rx))
+        weft__side_wake(&ch->rx);
+    return recv_otherwise(ch, item, deadline);
+}
+
 int weft_channel_recv(weft_channel *ch, void *item, weft_time deadline)
 {
     if (WEFT__UNLIKELY(!ch || !item) || !weft__checkpoint_quick(weft__self_quick()))
         return recv_checked(ch, item, deadline);
     weft__channel_side *s = &ch->rx;
-    if (WEFT__UNLIKELY(atom_load_rlx(&s->shut) != OPEN || s->item_size != 8) ||
-        WEFT__UNLIKELY(!weft__side_swap(s)))
+    if (WEFT__UNLIKELY(atom_load_rlx(&s->shut) != OPEN || s->item_size != 8))
+        return recv_otherwise(ch, item, deadline);
+    void *solo = atom_load_rlx(&s->solo);
+    if (solo == weft__this_thread()) {
+        if (WEFT__UNLIKELY(!solo_enter(s, solo)))
+            return recv_not_solo(ch, item, deadline);
+        uint64_t count = atom_load_rlx(&s->count);
+        if (WEFT__UNLIKELY(count == s->bound))
+            return recv_not_solo(ch, item, deadline);
+        uint32_t at = s->at;
+        memcpy(item, s->ring + (size_t)at * 8, 8);
+        advance(s, at, count);
+        return solo_left(s) ? wake_and_succeed(s) : 0;
+    }
+    if (WEFT__UNLIKELY(solo != NULL) || WEFT__UNLIKELY(!weft__side_swap(s)))
         return recv_otherwise(ch, item, deadline);
     /* The look at `shut` comes first: until then who has the lock may be at work here. */
-    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN))
+    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN || atom_load_acq(&s->solo) != NULL))
         return recv_held(ch, item, deadline);
     uint64_t count = atom_load_rlx(&s->count);
     if (WEFT__UNLIKELY(count == s->bound))

@@ -26,6 +26,13 @@
  * the sleeper, who is rare, forces the barrier onto the other (weft__sys_barrier, as in
  * time/shard_lock.h); where that is not to be had, the leaving is sequentially consistent.
  *
+ * A channel that only one thread has used so far, for some hundred items, may go without the
+ * swap: that thread is `solo` on both sides and comes in by storing `solo_held`, then looking
+ * at `shut` and once more at `solo`. Whoever else finds `solo` goes slowly; who shuts a side of
+ * another's forces a barrier between the two steps of that one, waits for `solo_held`, too, and
+ * takes `solo` away for ever. Everything but the plain send and receive of a word uses `held` also
+ * then: the one thread is not in both at once. `solo` changes with both sides shut only.
+ *
  * Invariants, checked by weft__channel_check() with the lock held and the sides shut
  *   C1  length + reserved <= capacity, where length is what the sender's side has put into
  *       the ring less what the receiver's side has taken out; the rest is room.
@@ -54,9 +61,11 @@
 /* Smaller channels always go slowly: nearly each of their operations waits or wakes. */
 #ifdef WEFT_MODEL
 #define WEFT__CHANNEL_QUICK_MIN 2
+#define WEFT__CHANNEL_SOLO_MIN  1
 #define WEFT__CHANNEL_IDLE_MAX  (-1)
 #else
 #define WEFT__CHANNEL_QUICK_MIN 8
+#define WEFT__CHANNEL_SOLO_MIN  512 /* items in and out, to pay for the barriers of a revocation */
 #define WEFT__CHANNEL_IDLE_MAX  3 /* so few quick operations do not pay for opening and shutting */
 #endif
 
@@ -68,14 +77,17 @@ enum { WEFT__CHANNEL_NAME_BYTES = 32 };
 typedef struct weft__channel_side {
     weft__a32 held; /* 1: a quick operation is under way */
     weft__a32 shut;
-    weft__a64 count; /* items it has moved through the ring */
-    uint64_t bound;  /* count may go so far, as of the last look at the other side */
-    uint32_t at;     /* index of the place it uses next */
-    weft__aptr who;  /* a hint: the thread that last moved an item */
-    weft__a32 doubt; /* a hint: how often looking on was in vain */
+    weft__a64 count;     /* items it has moved through the ring */
+    uint64_t bound;      /* count may go so far, as of the last look at the other side */
+    uint32_t at;         /* index of the place it uses next */
+    weft__aptr who;      /* a hint: the thread that last moved an item */
+    weft__aptr solo;     /* the one thread that may come in by solo_held, or NULL */
+    weft__a32 solo_held; /* 1: it is in */
+    weft__a32 doubt;     /* a hint: how often looking on was in vain */
     /* Constant: */
     uint32_t capacity, item_size;
     bool barrier; /* weft__sys_barrier works */
+    bool shared;  /* under the lock: a second thread has come, nobody goes alone any more */
     unsigned char *ring;
 } WEFT__ALIGNED(WEFT__CACHE_LINE) weft__channel_side;
 
@@ -122,6 +134,8 @@ void weft__side_pause(int round); /* longer with each round up to the fifth */
 bool weft__side_take_contended(weft__channel_side *s);
 void weft__side_wake(weft__channel_side *s);
 void weft__side_shut(weft__channel_side *s);
+bool weft__side_more_soon(weft__channel_side *s, weft__channel_side *other);
+bool weft__side_opens_soon(weft_channel *ch, weft__channel_side *s);
 
 /* True: somebody is to be woken. */
 static inline bool weft__side_left(weft__channel_side *s)
@@ -147,6 +161,15 @@ static inline bool weft__side_swap(weft__channel_side *s)
     return atom_cas_sc(&s->held, &free_, 1u);
 }
 
+/* Having taken `held`. The look at `solo` comes after that at `shut`. */
+static inline bool weft__side_is_mine(weft__channel_side *s)
+{
+    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN)) /* pairs with side_shut */
+        return false;
+    void *solo = atom_load_acq(&s->solo); /* pairs with side_shut, which has seen that one off */
+    return WEFT__LIKELY(!solo) || solo == weft__this_thread();
+}
+
 /* False: it is shut, or others have it for long. */
 static inline bool weft__side_take(weft__channel_side *s)
 {
@@ -154,11 +177,10 @@ static inline bool weft__side_take(weft__channel_side *s)
         return false;
     if (WEFT__UNLIKELY(!weft__side_swap(s)))
         return weft__side_take_contended(s);
-    if (WEFT__UNLIKELY(atom_load_sc(&s->shut) != OPEN)) { /* pairs with side_shut */
-        weft__side_leave(s);
-        return false;
-    }
-    return true;
+    if (WEFT__LIKELY(weft__side_is_mine(s)))
+        return true;
+    weft__side_leave(s);
+    return false;
 }
 
 /* How many items the holder of the sender's (receiver's) side can move, looking at the
@@ -244,6 +266,12 @@ static inline void weft__channel_reopen(weft_channel *ch)
     ch->opened_at = in + out;
     ch->tx.bound = out + (ch->capacity - ch->reserved);
     ch->rx.bound = in;
+    void *me = weft__this_thread();
+    if (in + out >= WEFT__CHANNEL_SOLO_MIN && !ch->tx.shared && ch->tx.barrier &&
+        atom_load_rlx(&ch->tx.who) == me && atom_load_rlx(&ch->rx.who) == me) {
+        atom_store_rlx(&ch->tx.solo, me);
+        atom_store_rlx(&ch->rx.solo, me);
+    }
     /* Release: pairs with the look at `shut` of who takes the side. */
     if (tx)
         atom_store_rel(&ch->tx.shut, (uint32_t)OPEN);

@@ -270,12 +270,67 @@ static void hardly_a_place(void **state)
     run(3, 16, 2);
 }
 
+/* One thread has a channel for itself, and goes without atomic operations, until another
+ * comes in the midst of it. */
+struct guest {
+    weft_channel *ch;
+    _Atomic bool come;
+    uint64_t got, sum;
+};
+
+static void *guest_thread(void *arg)
+{
+    struct guest *g = arg;
+    uint64_t item;
+    while (!atomic_load(&g->come))
+        ;
+    while (weft_channel_recv(g->ch, &item, WEFT_NEVER) == 0) {
+        g->got++;
+        g->sum += item;
+    }
+    return NULL;
+}
+
+static void no_longer_alone(void **state)
+{
+    (void)state;
+    test_limit(60, "no_longer_alone");
+    uint64_t rng = test_seed() | 1, rounds = test_rounds(300);
+    for (uint64_t round = 0; round < rounds; round++) {
+        struct guest g = {.come = false};
+        weft_channel_stats s;
+        pthread_t t;
+        uint64_t item, sent = 0, sum = 0, got = 0, got_sum = 0, n = 1000 + random_of(&rng) % 1000;
+        assert_int_equal(weft_channel_new(sizeof item, 64, NULL, &g.ch), 0);
+        assert_int_equal(pthread_create(&t, NULL, guest_thread, &g), 0);
+        for (uint64_t i = 0; i < 2 * n; i++) {
+            if (i == 600)
+                assert_int_equal(weft_channel_get_stats(g.ch, &s), 0);
+            if (i == n)
+                atomic_store(&g.come, true);
+            assert_int_equal(weft_channel_send(g.ch, &i, WEFT_NEVER), 0);
+            sent++;
+            sum += i;
+            if (weft_channel_recv(g.ch, &item, WEFT_TRY) == 0) {
+                got++;
+                got_sum += item;
+            }
+        }
+        assert_int_equal(weft_channel_close(g.ch), 0);
+        pthread_join(t, NULL);
+        assert_int_equal(got + g.got, sent);
+        assert_int_equal(got_sum + g.sum, sum);
+        weft_channel_unref(g.ch);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words),
         cmocka_unit_test(larger_items),
         cmocka_unit_test(hardly_a_place),
+        cmocka_unit_test(no_longer_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
