@@ -7,6 +7,8 @@
  */
 #include "unit_test.h"
 
+#include <unistd.h>
+
 #include "harness.h"
 #include "weft/weft.h"
 
@@ -157,9 +159,26 @@ static const struct load {
 
 /* ---- Few against many ---- */
 
+static int blocks_its_thread(void *wg)
+{
+    usleep(2000);
+    return done(wg);
+}
+
+/* All workers have just been at work when the load begins. */
+static void rouse(weft_runtime *rt)
+{
+    weft_waitgroup wg = WEFT_WAITGROUP_INIT;
+    weft_waitgroup_add(&wg, MANY);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(weft_spawn(rt, blocks_its_thread, &wg, NULL, NULL), 0);
+    assert_int_equal(weft_waitgroup_wait(&wg, weft_after(60 * WEFT_SEC)), 0);
+}
+
 static int64_t time_of(weft_runtime *rt, weft_fn load)
 {
     weft_task *t;
+    rouse(rt);
     int64_t start = test_now();
     assert_int_equal(weft_spawn(rt, load, NULL, NULL, &t), 0);
     assert_int_equal(weft_task_join(t, weft_after(60 * WEFT_SEC), NULL), 0);
