@@ -124,7 +124,8 @@ static void something_else_may_still_happen(void **state)
             test_sleep_ms(1);
         }
         atomic_store(&stop, true);
-        assert_int_equal(weft_task_cancel(t), 0);
+        int cancelled = weft_task_cancel(t); /* the one that runs may have stopped by itself */
+        assert_true(cancelled == 0 || (others[i].fn == runs && cancelled == -EALREADY));
         assert_int_equal(weft_task_join(t, weft_after(60 * WEFT_SEC), NULL), 0);
         weft_task_unref(t); /* it has ended, and the one that waits is alone again */
         must_become(rt, 1);
