@@ -5,6 +5,7 @@
  */
 #include "bgworker_common.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -146,10 +147,12 @@ static void threads_have_all_signals_blocked(void **state)
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
     assert_false(sigismember(&mask, SIGUSR1)); /* ours is as it was */
-    char name[64], line[256];
+    char name[300], line[256];
     bool found = false;
-    for (int tid = 1; tid < 100 && !found; tid++) { /* our own threads have the next ids */
-        snprintf(name, sizeof name, "/proc/self/task/%d/status", (int)getpid() + tid);
+    DIR *threads = opendir("/proc/self/task");
+    assert_non_null(threads);
+    for (struct dirent *d; !found && (d = readdir(threads)) != NULL;) {
+        snprintf(name, sizeof name, "/proc/self/task/%s/status", d->d_name);
         FILE *f = fopen(name, "r");
         if (!f)
             continue;
@@ -165,6 +168,7 @@ static void threads_have_all_signals_blocked(void **state)
         }
         fclose(f);
     }
+    closedir(threads);
     assert_true(found);
     weft_worker_unref(w);
     weft_registry_free(reg);
