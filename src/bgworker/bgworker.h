@@ -77,6 +77,8 @@
 #ifndef WEFT__FALLBACK /* the model test has its own */
 #define WEFT__FALLBACK (10 * WEFT_MSEC) /* without a pickup for so long, all are woken */
 #endif
+/* What two processors write lies so far apart: processors fetch lines in pairs. */
+#define WEFT__APART     128
 #define WEFT__BUCKETS   64
 #define WEFT__STRIPES   16 /* a power of two */
 #define WEFT__LANES_MAX 16 /* likewise */
@@ -85,7 +87,7 @@ typedef struct weft__task weft__task;
 
 /* Where seats wait, see above. */
 typedef struct weft__lane {
-    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__lock lock;
+    WEFT__ALIGNED(WEFT__APART) weft__lock lock;
     /* Under the lock: */
     weft__a32 waiting;        /* seats in the two lists; read without, as a hint */
     weft__list awake, parked; /* weft_seat.node: spins; sleeps. First in, first out */
@@ -95,7 +97,7 @@ typedef struct weft__lane {
     uint64_t numbers; /* tasks made here */
     weft__a64 sent;   /* handed over from here; read without */
 
-    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__a64 outcomes[WEFT_TASK_OUTCOMES];
+    WEFT__ALIGNED(WEFT__APART) weft__a64 outcomes[WEFT_TASK_OUTCOMES];
     weft__a64 task_ns;
     weft_worker *worker;
     uint32_t index;
@@ -106,7 +108,7 @@ struct weft_registry {
     weft__lock lock;
     bool stopped;
     struct {
-        WEFT__ALIGNED(WEFT__CACHE_LINE) weft__lock lock;
+        WEFT__ALIGNED(WEFT__APART) weft__lock lock;
     } stripe[WEFT__STRIPES];
     weft__list buckets[WEFT__BUCKETS]; /* workers by name, weft_worker.by_name */
     weft__list workers;                /* in the order of their start */
@@ -130,6 +132,7 @@ struct weft_worker {
     char name[WEFT_NAME_MAX + 1], scope[WEFT_NAME_MAX + 1];
     weft_worker_options options;
     uint64_t first_id; /* of its tasks */
+    uint32_t hash;     /* of scope and name */
 
     weft__link by_name, in_order; /* reg->lock; by_name also all stripes */
     weft__a32 refs;
@@ -137,7 +140,7 @@ struct weft_worker {
     uint32_t lane_mask;
     weft__lane *lanes; /* lane_mask + 1 of them, behind the worker */
 
-    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__lock lock;
+    WEFT__ALIGNED(WEFT__APART) weft__lock lock;
     /* Under the lock: */
     weft__worker_state state;
     weft__a32 queued;    /* linked entries; read without, see Q2 */
@@ -155,7 +158,7 @@ struct weft_worker {
     uint64_t restarts, failures, fallback_wakes, late_wakes;
     uint64_t sent; /* through the queue */
 
-    WEFT__ALIGNED(WEFT__CACHE_LINE) weft__spin receive_spin, send_spin, read_spin;
+    WEFT__ALIGNED(WEFT__APART) weft__spin receive_spin, send_spin, read_spin;
 };
 
 typedef enum weft__seat_state {
@@ -166,7 +169,7 @@ typedef enum weft__seat_state {
 } weft__seat_state;
 
 struct weft_seat {
-    weft__link link;
+    WEFT__ALIGNED(WEFT__APART) weft__link link;
     weft_worker *worker;
     unsigned index;
     char label[32]; /* "name#3", cut */

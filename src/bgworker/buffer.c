@@ -60,7 +60,10 @@ weft_buffer *weft_buffer_unref(weft_buffer *b)
 {
     if (!b)
         return NULL;
-    uint32_t refs = atom_sub_ar(&b->refs, 1u); /* pairs with the other unrefs */
+    /* Alone with it there is nobody to agree with. Pairs with the other unrefs. */
+    uint32_t refs = atom_load_acq(&b->refs);
+    if (refs != 1)
+        refs = atom_sub_ar(&b->refs, 1u);
     WEFT__CHECK(refs != 0);
     if (refs == 1) {
         if (b->destroy)

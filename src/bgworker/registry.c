@@ -19,7 +19,7 @@ int weft_registry_new(const weft_registry_options *options, weft_registry **ret)
     if (!ret || options->descriptors > WEFT_DESCRIPTOR_SOCKETPAIR ||
         options->descriptor_pool > 1u << 20)
         return -EINVAL;
-    weft_registry *reg = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *reg);
+    weft_registry *reg = weft__aligned_alloc(WEFT__APART, sizeof *reg);
     if (!reg)
         return -ENOMEM;
     memset(reg, 0, sizeof *reg);
@@ -71,7 +71,7 @@ bool weft__name_ok(const char *name, bool may_be_empty)
 }
 
 /* FNV-1a, over both strings and the zero between them. */
-static weft__list *bucket(weft_registry *reg, const char *scope, const char *name)
+static uint32_t hash_of(const char *scope, const char *name)
 {
     uint32_t h = 2166136261u;
     for (const char *s = scope; *s; s++)
@@ -79,15 +79,28 @@ static weft__list *bucket(weft_registry *reg, const char *scope, const char *nam
     h *= 16777619u;
     for (const char *s = name; *s; s++)
         h = (h ^ (unsigned char)*s) * 16777619u;
-    return &reg->buckets[(h ^ h >> 16) % WEFT__BUCKETS];
+    return h;
 }
 
-/* Under the lock. */
+static weft__list *bucket(weft_registry *reg, uint32_t hash)
+{
+    return &reg->buckets[(hash ^ hash >> 16) % WEFT__BUCKETS];
+}
+
+static bool same(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+/* Under one stripe's lock, or all. */
 static weft_worker *look_up(weft_registry *reg, const char *scope, const char *name)
 {
-    weft__list_for (bucket(reg, scope, name), l) {
+    uint32_t hash = hash_of(scope, name);
+    weft__list_for (bucket(reg, hash), l) {
         weft_worker *w = weft__container(l, weft_worker, by_name);
-        if (strcmp(w->name, name) == 0 && strcmp(w->scope, scope) == 0)
+        if (w->hash == hash && same(w->name, name) && same(w->scope, scope))
             return w;
     }
     return NULL;
@@ -161,7 +174,8 @@ int weft__registry_add(weft_worker *w)
     int r = reg->stopped ? -ESHUTDOWN : look_up(reg, w->scope, w->name) != 0 ? -EEXIST : 0;
     if (r == 0) {
         weft_worker_ref(w);
-        weft__list_push(bucket(reg, w->scope, w->name), &w->by_name);
+        w->hash = hash_of(w->scope, w->name);
+        weft__list_push(bucket(reg, w->hash), &w->by_name);
         weft__list_push(&reg->workers, &w->in_order);
     }
     table_unlock(reg);

@@ -192,7 +192,7 @@ static int fiber_main(void *arg)
 weft_seat *weft__seat_new(weft_worker *w, bool attached)
 {
     /* Lines of their own: most of them are one processor's. */
-    weft_seat *seat = weft__aligned_alloc(WEFT__CACHE_LINE, sizeof *seat);
+    weft_seat *seat = weft__aligned_alloc(WEFT__APART, sizeof *seat);
     if (!seat)
         return NULL;
     memset(seat, 0, sizeof *seat);

@@ -287,7 +287,7 @@ static int look(weft_seat *seat, weft_time deadline, weft__task **ret)
 static int wait_for_task(weft_seat *seat, weft__parker *self, weft_time deadline, weft__task **ret)
 {
     weft_worker *w = seat->worker;
-    bool spins = w->reg->spins;
+    bool spins = w->reg->spins && !weft_task_self(); /* a fiber's worker has others */
     weft__wait_node *n = &seat->node;
     n->parker = self;
     n->index = 0;

@@ -114,7 +114,7 @@ static weft_worker *worker_new(weft_registry *reg, const char *name, const weft_
 {
     uint32_t lanes = lanes_for(o);
     size_t size = sizeof(weft_worker) + lanes * sizeof(weft__lane);
-    weft_worker *w = weft__aligned_alloc(WEFT__CACHE_LINE, size);
+    weft_worker *w = weft__aligned_alloc(WEFT__APART, size);
     if (!w)
         return NULL;
     memset(w, 0, size);

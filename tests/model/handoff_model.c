@@ -47,6 +47,11 @@ bool weft__spin_wait(weft__spin *s, weft__parker *self)
     return false;
 }
 
+weft_task *weft_task_self(void)
+{
+    return NULL;
+}
+
 bool weft_cancelled(void)
 {
     return false;
