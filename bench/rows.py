@@ -103,7 +103,9 @@ ROWS = [
     *[row("echo", n + "/cpu", target=1.05, base="epoll") for n in ("1", "64", "1000")],
     *_workers("http", "", target=1.0),
     *_workers("handoff", "1x1/", target=1.0, base="semaphores"),
+    *[row("handoff", v, target=1.0, base="semaphores") for v in ("1x1/thread", "1x8/thread")],
     row("handoff", "8x8/threads", target=1.5),
+    row("handoff", "8x8/to_threads", "8x8/threads", target=1.0),
     row("handoff", "8x8/tasks", target=1.0),
     *[row("request", v, target=t, peer_workload="handoff")
       for v, t in (("1x1/1w", 1.0), ("1x1/2w", 1.0), ("8x8/threads", 1.5), ("8x8/tasks", 1.0))],
