@@ -173,7 +173,7 @@ bool resources_same(const struct resources *before, struct resources *after,
                     const struct resources_slack *slack, char *ret_why, size_t size)
 {
     static const struct resources_slack usual = {.maps = 64, .rss = 16u << 20};
-    static const struct resources_slack sanitized = {.maps = 64, .rss = 128u << 20};
+    static const struct resources_slack sanitized = {.maps = 256, .rss = 128u << 20};
     if (!slack)
         slack = test_sanitized() ? &sanitized : &usual;
     unsigned patience_ms = slack->patience_ms ? slack->patience_ms : 2000;

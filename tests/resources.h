@@ -49,7 +49,7 @@ void resources_take(struct resources *r);
 /* Takes snapshots into *after until it holds no more than *before, or patience
  * ends: a thread that was joined may need a moment to leave /proc. False: what differs
  * is in `ret_why`. NULL for `slack`: threads and descriptors exactly, 64 mappings,
- * 16 MiB (128 MiB under a sanitizer). */
+ * 16 MiB (under a sanitizer, which maps for itself, 256 and 128 MiB). */
 bool resources_same(const struct resources *before, struct resources *after,
                     const struct resources_slack *slack, char *ret_why, size_t size);
 

@@ -74,7 +74,8 @@
 
 #include <pthread.h>
 
-#ifndef WEFT__FALLBACK /* the model test has its own */
+/* The model test has its own. */
+#ifndef WEFT__FALLBACK
 #define WEFT__FALLBACK (10 * WEFT_MSEC) /* without a pickup for so long, all are woken */
 #endif
 /* What two processors write lies so far apart: processors fetch lines in pairs. */

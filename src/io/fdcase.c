@@ -124,7 +124,7 @@ static void no_park(weft__parker *self, weft_time deadline)
 {
     (void)self;
     (void)deadline;
-    WEFT__CHECK(!"a thread among descriptors parks in ppoll");
+    weft__panic(__FILE__, __LINE__, "a thread among descriptors parks in ppoll");
 }
 
 static void no_yield(weft__parker *self)

@@ -111,7 +111,7 @@ static bool spin(struct mutex *m)
         return false;
     }
     for (uint32_t i = 0; i + fewer < ROUNDS; i++) {
-        for (uint32_t k = PAUSES << i; k; k--)
+        for (uint32_t k = (uint32_t)PAUSES << i; k; k--)
             weft__relax();
         if (try_lock(m)) {
             if (fewer)
